@@ -1,0 +1,95 @@
+//! The two sides an actor's life stands between: the events that come in and the code that takes them.
+
+use std::{future::Future, time::Duration};
+
+/// Why an event was answered without running. Nothing of it ran; a client may send it again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The mailbox is full.
+    #[error("the actor has {0} events waiting; retry")]
+    MailboxFull(usize),
+    /// The node takes no more events.
+    #[error("the node is stopping; retry")]
+    Stopping,
+    /// No room for another resident actor.
+    #[error("the node has no room for another actor; retry")]
+    NoRoom,
+    /// The database could not be opened.
+    #[error("the actor's storage cannot be opened: {0}")]
+    Storage(String),
+    /// The instance could not be made.
+    #[error("the actor could not be started: {0}")]
+    Start(String),
+    /// `on-init` failed; it is tried again at the next event.
+    #[error("the actor's on-init failed: {0}")]
+    Init(String),
+}
+
+/// Why an event that began did not end well. What it committed stays.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The guest trapped.
+    #[error("the actor trapped: {0}")]
+    Trap(String),
+    /// The event ran longer than its wall-clock limit.
+    #[error("the event ran longer than its limit of {0:?}")]
+    TimeLimit(Duration),
+    /// A fault of the host, caught at the event boundary.
+    #[error("the node failed while the event ran: {0}")]
+    Bug(String),
+}
+
+/// How a turn left the instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// It may take the next event.
+    Ready,
+    /// It must not be entered again: the next event gets a new one.
+    Poisoned(Failure),
+}
+
+/// Why `on-init` did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InitError {
+    /// It returned an error; the instance may be used again.
+    #[error("{0}")]
+    Refused(String),
+    /// It trapped or ran out of time; the instance may not.
+    #[error("{0}")]
+    Poisoned(Failure),
+}
+
+/// Something that arrived for an actor and expects one answer.
+pub trait Event: 'static {
+    /// The way to answer an event whose turn did not.
+    type Ticket: 'static;
+
+    /// Kept by the actor while the event runs.
+    fn ticket(&self) -> Self::Ticket;
+
+    /// Answers the event of `ticket` if its turn has not answered it yet.
+    fn fail(ticket: Self::Ticket, failure: &Failure);
+
+    /// Answers without running.
+    fn refuse(self, refusal: &Refusal);
+
+    /// Whether whoever sent it has left: such an event is dropped instead of run.
+    fn is_abandoned(&self) -> bool;
+}
+
+/// One live instance of an actor's code.
+///
+/// Dropping a future of [`Guest::deliver`] or [`Guest::init`] before its end poisons the instance.
+pub trait Guest: 'static {
+    /// What it takes.
+    type Event: Event;
+
+    /// Whether this version of the code has an `on-init` hook.
+    fn has_init(&self) -> bool;
+
+    /// Runs `on-init`.
+    fn init(&mut self) -> impl Future<Output = Result<(), InitError>>;
+
+    /// Runs one event to its end, answering it on the way.
+    fn deliver(&mut self, event: Self::Event) -> impl Future<Output = TurnEnd>;
+}

@@ -1,0 +1,8 @@
+//! The life of one actor: mailbox, activation, turns, hibernation.
+//!
+//! Generic over [`Guest`] (what runs the code) and [`World`] (what the executor offers), so the same code
+//! runs on a shard and in the simulator. It knows no wasmtime, no HTTP and no clock of its own.
+
+mod guest;
+
+pub use guest::{Event, Failure, Guest, InitError, Refusal, TurnEnd};

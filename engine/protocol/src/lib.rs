@@ -1,0 +1,10 @@
+//! What every part of WasmKeep agrees on: names, hashes, limits, header names. Pure and synchronous.
+//!
+//! It knows no thread, socket, clock or entropy source; each fact of the product stands here once.
+
+pub mod headers;
+pub mod limits;
+pub mod names;
+pub mod placement;
+
+pub use names::{ActorClass, ActorId, ActorName, NameError, NodeId, Tenant};
