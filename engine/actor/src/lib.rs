@@ -3,6 +3,10 @@
 //! Generic over [`Guest`] (what runs the code) and [`World`] (what the executor offers), so the same code
 //! runs on a shard and in the simulator. It knows no wasmtime, no HTTP and no clock of its own.
 
+mod actors;
 mod guest;
+pub mod lifecycle;
+pub mod roster;
 
+pub use actors::{Actors, Happening, Limits, World};
 pub use guest::{Event, Failure, Guest, InitError, Refusal, TurnEnd};

@@ -2,6 +2,7 @@
 //!
 //! It knows no thread, socket, clock or entropy source; each fact of the product stands here once.
 
+pub mod access;
 pub mod headers;
 pub mod limits;
 pub mod names;

@@ -1,0 +1,424 @@
+//! The actors of one shard, alive: takes events in, runs each actor's [`Lifecycle`], keeps the [`Roster`].
+//!
+//! One task per resident actor carries out what its lifecycle asks for; the task ends when the actor sleeps.
+//! Everything stays on one thread.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future, poll_fn},
+    panic::AssertUnwindSafe,
+    pin::pin,
+    rc::Rc,
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{Either, select},
+};
+use wasmkeep_protocol::{ActorClass, ActorId};
+use wasmkeep_storage::{Database, Offload};
+
+use crate::{
+    Event, Failure, Guest, InitError, Refusal, TurnEnd,
+    lifecycle::{Action, Input, Lifecycle, NeedsInit, StorageFate},
+    roster::{Room, Roster},
+};
+
+/// What the actors of a shard need from whatever runs them.
+pub trait World: 'static {
+    /// What runs an actor's code.
+    type Guest: Guest;
+
+    /// Time since some fixed moment; never goes back.
+    fn now(&self) -> Duration;
+
+    /// Ends after `duration`; may be late by the coarseness of the executor's timers.
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()>;
+
+    /// Runs a task on this thread.
+    fn spawn(&self, task: impl Future<Output = ()> + 'static);
+
+    /// Where blocking work goes.
+    fn offload(&self) -> &dyn Offload;
+
+    /// Opens the actor's database, creating it on first use.
+    fn open(&self, id: &ActorId) -> impl Future<Output = Result<Database, Refusal>>;
+
+    /// Makes an instance of the class's current version.
+    fn start(
+        &self,
+        id: &ActorId,
+        database: &Rc<Database>,
+    ) -> impl Future<Output = Result<Self::Guest, Refusal>>;
+
+    /// The version of the class whose instances [`World::start`] makes.
+    fn version(&self, class: &ActorClass) -> String;
+
+    /// Removes a deleted actor's files; its database is closed already.
+    fn erase(&self, id: &ActorId) -> impl Future<Output = ()>;
+
+    /// Told of everything worth counting or logging.
+    fn observe(&self, id: &ActorId, happening: Happening<'_>);
+}
+
+/// What an actor's life shows to the outside.
+#[derive(Debug)]
+pub enum Happening<'a> {
+    /// It became resident, after this long.
+    Woke(Duration),
+    /// It went to sleep.
+    Slept,
+    /// An event ran.
+    Turn {
+        /// From its start to its end, waits included.
+        elapsed: Duration,
+        /// The part of it SQLite worked.
+        sql: Duration,
+        /// Events that waited when it ended.
+        waiting: usize,
+    },
+    /// An event failed; its instance was dropped.
+    Failed(&'a Failure),
+    /// An event ended with a transaction open, which was rolled back.
+    RolledBack,
+    /// Closing or erasing the database did not go well.
+    StorageTrouble(String),
+}
+
+/// Limits of a shard's actors.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Waiting events per actor.
+    pub mailbox_events_max: usize,
+    /// Resident actors.
+    pub resident_max: usize,
+    /// Wall clock of one event.
+    pub event_wall_clock: Duration,
+    /// Idle time before an actor hibernates.
+    pub hibernate_after: Duration,
+}
+
+type EventOf<W> = <<W as World>::Guest as Guest>::Event;
+
+/// The actors of one shard.
+pub struct Actors<W: World> {
+    world: Rc<W>,
+    limits: Limits,
+    roster: RefCell<Roster<Rc<Actor<W>>>>,
+    stopping: Cell<bool>,
+    when_empty: Cell<Option<Waker>>,
+}
+
+struct Actor<W: World> {
+    id: ActorId,
+    lifecycle: RefCell<Lifecycle<EventOf<W>>>,
+    todo: Cell<Option<Action<EventOf<W>>>>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// What a resident actor holds.
+struct Body<W: World> {
+    database: Option<Rc<Database>>,
+    guest: Option<W::Guest>,
+}
+
+impl<W: World> Actors<W> {
+    /// No actor yet.
+    pub fn new(world: Rc<W>, limits: Limits) -> Rc<Self> {
+        Rc::new(Self {
+            world,
+            limits,
+            roster: RefCell::new(Roster::new(limits.resident_max)),
+            stopping: Cell::new(false),
+            when_empty: Cell::new(None),
+        })
+    }
+
+    /// Hands an event to its actor, waking it when it sleeps. The event answers for itself, also when it is
+    /// refused.
+    pub fn dispatch(self: &Rc<Self>, id: &ActorId, event: EventOf<W>) {
+        let now = self.world.now();
+        let resident = self.roster.borrow_mut().touch(id, now).cloned();
+        let actor = match resident.map_or_else(|| self.admit(id, now), Ok) {
+            Ok(actor) => actor,
+            Err(refusal) => return event.refuse(&refusal),
+        };
+        actor.feed(Input::Arrive(event));
+    }
+
+    /// Puts every actor to rest that has been idle for the configured time.
+    pub fn sweep(&self) {
+        let Some(before) = self.world.now().checked_sub(self.limits.hibernate_after) else { return };
+        for actor in self.roster.borrow().unused_since(before) {
+            if actor.lifecycle.borrow().is_idle() {
+                actor.feed(Input::Rest);
+            }
+        }
+    }
+
+    /// Takes nothing new; events that wait still run. See [`Actors::stopped`] and [`Actors::give_up`].
+    pub fn stop(&self) {
+        self.stopping.set(true);
+        self.feed_all(|| Input::Stop);
+    }
+
+    /// Refuses what still waits; events that run are left to end.
+    pub fn give_up(&self) {
+        self.stopping.set(true);
+        self.feed_all(|| Input::GiveUp);
+    }
+
+    /// Ends when no actor is resident.
+    pub async fn stopped(&self) {
+        poll_fn(|context| {
+            if self.roster.borrow().resident_count() == 0 {
+                return Poll::Ready(());
+            }
+            self.when_empty.set(Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Resident and sleeping actors known to this shard.
+    pub fn counts(&self) -> (usize, usize) {
+        let roster = self.roster.borrow();
+        (roster.resident_count(), roster.asleep_count())
+    }
+
+    /// Events waiting over all actors.
+    pub fn waiting(&self) -> usize {
+        self.roster.borrow().resident().map(|actor| actor.lifecycle.borrow().waiting()).sum()
+    }
+
+    fn feed_all(&self, input: impl Fn() -> Input<EventOf<W>>) {
+        for actor in self.roster.borrow().resident() {
+            actor.feed(input());
+        }
+    }
+
+    fn admit(self: &Rc<Self>, id: &ActorId, now: Duration) -> Result<Rc<Actor<W>>, Refusal> {
+        if self.stopping.get() {
+            return Err(Refusal::Stopping);
+        }
+        let room = self.roster.borrow().room(|actor: &Rc<Actor<W>>| actor.lifecycle.borrow().is_idle());
+        match room {
+            Room::Free => {}
+            Room::AfterEvicting(oldest) => oldest.feed(Input::Rest),
+            Room::None => return Err(Refusal::NoRoom),
+        }
+        let actor = Rc::new(Actor {
+            id: id.clone(),
+            lifecycle: RefCell::new(Lifecycle::new(self.limits.mailbox_events_max)),
+            todo: Cell::new(None),
+            waker: Cell::new(None),
+        });
+        self.roster.borrow_mut().woke(id.clone(), actor.clone(), now);
+        let actors = self.clone();
+        let task = actor.clone();
+        self.world.spawn(async move { actors.live(task).await });
+        Ok(actor)
+    }
+
+    /// An actor's whole waking life.
+    async fn live(self: Rc<Self>, actor: Rc<Actor<W>>) {
+        let mut body = Body { database: None, guest: None };
+        let mut erased = false;
+        while let Some(action) = actor.next_action().await {
+            let input = match action {
+                Action::Open => Input::Opened(self.open(&actor, &mut body).await),
+                Action::Start => Input::Started(self.start(&actor, &mut body).await),
+                Action::Init => Input::Initialised(self.init(&actor, &mut body).await),
+                Action::Run(event) => {
+                    erased = false;
+                    let (end, fate) = self.run(&actor, &mut body, event).await;
+                    Input::Ended(end, fate)
+                }
+                Action::Close => {
+                    self.close(&actor, &mut body).await;
+                    Input::Closed
+                }
+                Action::Erase => {
+                    self.close(&actor, &mut body).await;
+                    self.world.erase(&actor.id).await;
+                    erased = true;
+                    Input::Closed
+                }
+            };
+            actor.feed(input);
+        }
+        // No await between the last look at the lifecycle and this: an event that comes now finds no actor
+        // of this name and wakes a new one.
+        let mut roster = self.roster.borrow_mut();
+        if erased { roster.erased(&actor.id) } else { roster.slept(&actor.id) }
+        if roster.resident_count() == 0
+            && let Some(waker) = self.when_empty.take()
+        {
+            waker.wake();
+        }
+    }
+
+    async fn open(&self, actor: &Actor<W>, body: &mut Body<W>) -> Result<(), Refusal> {
+        body.database = Some(Rc::new(self.world.open(&actor.id).await?));
+        Ok(())
+    }
+
+    async fn start(&self, actor: &Actor<W>, body: &mut Body<W>) -> Result<NeedsInit, Refusal> {
+        let began = self.world.now();
+        body.guest = None;
+        let Some(database) = &body.database else {
+            return Err(Refusal::Start("its database is not open".into()));
+        };
+        let start = AssertUnwindSafe(self.world.start(&actor.id, database)).catch_unwind().await;
+        let guest = start.unwrap_or_else(|panic| Err(Refusal::Start(panic_text(&*panic))))?;
+        let needs = if guest.has_init() {
+            let done = database.init_version().map_err(|error| Refusal::Storage(error.to_string()))?;
+            let current = self.world.version(&actor.id.class);
+            if done.as_deref() == Some(&*current) { NeedsInit::No } else { NeedsInit::Yes }
+        } else {
+            NeedsInit::No
+        };
+        body.guest = Some(guest);
+        self.world.observe(&actor.id, Happening::Woke(self.world.now().saturating_sub(began)));
+        Ok(needs)
+    }
+
+    /// `on-init` inside one transaction of the host: what it wrote and the record that it ran commit together.
+    async fn init(&self, actor: &Actor<W>, body: &mut Body<W>) -> Result<(), InitError> {
+        let (Some(database), Some(guest)) = (&body.database, &mut body.guest) else {
+            return Err(InitError::Refused("the actor is not running".into()));
+        };
+        let refused = |error: wasmkeep_storage::Error| InitError::Refused(error.to_string());
+        database.begin_init().map_err(refused)?;
+        let ran = self
+            .within_limit(guest.init())
+            .await
+            .unwrap_or_else(|failure| Err(InitError::Poisoned(failure)));
+        database.end_cursors();
+        let result = match ran {
+            Ok(()) => {
+                let version = self.world.version(&actor.id.class);
+                database.commit_init(&version).map_err(refused)
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &result {
+            database.abort_init();
+            if let InitError::Poisoned(failure) = error {
+                body.guest = None;
+                self.world.observe(&actor.id, Happening::Failed(failure));
+            }
+        }
+        result
+    }
+
+    async fn run(
+        &self,
+        actor: &Actor<W>,
+        body: &mut Body<W>,
+        event: EventOf<W>,
+    ) -> (TurnEnd, StorageFate) {
+        let ticket = event.ticket();
+        let (Some(database), Some(guest)) = (&body.database, &mut body.guest) else {
+            let failure = Failure::Bug("the actor is not running".into());
+            <EventOf<W> as Event>::fail(ticket, &failure);
+            return (TurnEnd::Poisoned(failure), StorageFate::Reopen);
+        };
+        let began = self.world.now();
+        let end = self.within_limit(guest.deliver(event)).await.unwrap_or_else(TurnEnd::Poisoned);
+        if let TurnEnd::Poisoned(failure) = &end {
+            body.guest = None;
+            self.world.observe(&actor.id, Happening::Failed(failure));
+            <EventOf<W> as Event>::fail(ticket, failure);
+        }
+        let fate = self.settle(actor, database).await;
+        let elapsed = self.world.now().saturating_sub(began);
+        let waiting = actor.lifecycle.borrow().waiting();
+        self.world.observe(&actor.id, Happening::Turn { elapsed, sql: database.take_sql_time(), waiting });
+        (end, fate)
+    }
+
+    /// What an event leaves behind in the database.
+    async fn settle(&self, actor: &Actor<W>, database: &Database) -> StorageFate {
+        let event = database.end_event();
+        if event.rolled_back {
+            self.world.observe(&actor.id, Happening::RolledBack);
+        }
+        if event.delete_self {
+            return StorageFate::Erase;
+        }
+        if event.poisoned {
+            return StorageFate::Reopen;
+        }
+        if database.checkpoint_due()
+            && let Err(error) = database.checkpoint(self.world.offload()).await
+        {
+            self.world.observe(&actor.id, Happening::StorageTrouble(format!("checkpoint: {error}")));
+            return StorageFate::Reopen;
+        }
+        StorageFate::Keep
+    }
+
+    /// Ends `work` at the event limit and turns a panic of the host into a failure of this one event.
+    async fn within_limit<T>(&self, work: impl Future<Output = T>) -> Result<T, Failure> {
+        let work = pin!(AssertUnwindSafe(work).catch_unwind());
+        let limit = pin!(self.world.sleep(self.limits.event_wall_clock));
+        match select(work, limit).await {
+            Either::Left((Ok(done), _)) => Ok(done),
+            Either::Left((Err(panic), _)) => Err(Failure::Bug(panic_text(&*panic))),
+            Either::Right(((), _)) => Err(Failure::TimeLimit(self.limits.event_wall_clock)),
+        }
+    }
+
+    async fn close(&self, actor: &Actor<W>, body: &mut Body<W>) {
+        // The instance first: it holds the database too.
+        body.guest = None;
+        if let Some(database) = body.database.take() {
+            match Rc::try_unwrap(database) {
+                Ok(database) => database.close(self.world.offload()).await,
+                Err(_) => self.world.observe(
+                    &actor.id,
+                    Happening::StorageTrouble("something still holds the database of a closed actor".into()),
+                ),
+            }
+        }
+        self.world.observe(&actor.id, Happening::Slept);
+    }
+}
+
+impl<W: World> Actor<W> {
+    fn feed(&self, input: Input<EventOf<W>>) {
+        let effects = self.lifecycle.borrow_mut().step(input);
+        for (event, refusal) in effects.refused {
+            event.refuse(&refusal);
+        }
+        if let Some(action) = effects.next {
+            self.todo.set(Some(action));
+        }
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// The action handed out last; `None` once the actor sleeps.
+    async fn next_action(&self) -> Option<Action<EventOf<W>>> {
+        poll_fn(|context| {
+            if let Some(action) = self.todo.take() {
+                return Poll::Ready(Some(action));
+            }
+            if self.lifecycle.borrow().is_asleep() {
+                return Poll::Ready(None);
+            }
+            self.waker.set(Some(context.waker().clone()));
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into())
+}

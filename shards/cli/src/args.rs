@@ -1,0 +1,223 @@
+//! The command line: every flag, its default and its help.
+
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+use wasmkeep_protocol::{ActorClass, access::Rule, limits};
+
+/// A self-hosted platform of actors: WebAssembly components, each with its own SQLite database.
+#[derive(Debug, Parser)]
+#[command(name = "wasmkeep", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(after_help = "Try it:  wasmkeep serve --actor counter=counter.wasm\n\
+         then:    curl -X POST http://127.0.0.1:8080/actor/counter/alice")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a node that serves actors.
+    #[command(after_help = "Exit statuses: 0 stopped cleanly, 2 a flag cannot be used, 3 a component cannot \
+        be served, 4 the data directory cannot be used, 5 the address is taken, 6 memlock is too low, \
+        7 io_uring is not available, 8 the cores cannot be used as asked, 70 a fault of ours.")]
+    Serve(Box<Serve>),
+    /// Serve the sample actors and print what to try.
+    Demo(Box<Demo>),
+}
+
+/// `wasmkeep serve`
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// A stateless component that answers every path outside /actor and /_wasmkeep.
+    #[arg(value_name = "STATELESS.wasm")]
+    pub stateless: Option<PathBuf>,
+
+    /// Serve actors of CLASS with this component; repeat for more classes.
+    #[arg(long = "actor", value_name = "CLASS=FILE.wasm", value_parser = parse_pair::<ActorClass, PathBuf>)]
+    pub actors: Vec<(ActorClass, PathBuf)>,
+
+    /// Values for actors, one NAME=VALUE a line; for every class, or for one as CLASS=FILE. Repeatable.
+    #[arg(long = "env", value_name = "[CLASS=]FILE")]
+    pub env: Vec<EnvFile>,
+
+    /// Who may reach CLASS from outside: open, existing, existing:NAME or internal. Repeatable.
+    #[arg(long = "access", value_name = "CLASS=RULE", value_parser = parse_pair::<ActorClass, Rule>)]
+    pub access: Vec<(ActorClass, Rule)>,
+
+    /// How the node itself runs.
+    #[command(flatten)]
+    pub node: Node,
+}
+
+/// `wasmkeep demo`
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Folder with the sample components (counter.wasm, notes.wasm, sql.wasm, site.wasm).
+    #[arg(long, value_name = "DIR", default_value = "target/guests")]
+    pub samples: PathBuf,
+
+    /// How the node itself runs.
+    #[command(flatten)]
+    pub node: Node,
+}
+
+/// Flags of a node, whatever it serves.
+#[derive(Debug, Clone, Args)]
+pub struct Node {
+    /// Where clients connect.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+
+    /// Where databases and compiled code are kept; made when missing.
+    #[arg(long, value_name = "DIR", default_value = ".wasmkeep")]
+    pub data_dir: PathBuf,
+
+    /// This node's name, in the `x-wasmkeep-node` header.
+    #[arg(long, value_name = "ID", default_value = "local")]
+    pub node_id: wasmkeep_protocol::NodeId,
+
+    /// Client connections at once; lowered to fit the open-file limit.
+    #[arg(long, value_name = "N", default_value_t = limits::CONNECTIONS_MAX, value_parser = at_least_one)]
+    pub max_connections: usize,
+
+    /// Limits of actors.
+    #[command(flatten)]
+    pub limits: ActorLimits,
+
+    /// Which cores do the work, and how.
+    #[command(flatten)]
+    pub placement: Placement,
+}
+
+/// Limits of actors.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Limits")]
+pub struct ActorLimits {
+    /// Actors in memory at once; beyond it the least recently used one hibernates.
+    #[arg(long, value_name = "N", default_value_t = limits::RESIDENT_MAX, value_parser = at_least_one)]
+    pub max_resident: usize,
+
+    /// Idle seconds after which an actor hibernates.
+    #[arg(long, value_name = "SECONDS", default_value = seconds(limits::HIBERNATE_AFTER), value_parser = parse_seconds)]
+    pub hibernate_after_secs: Duration,
+
+    /// Wall-clock seconds one event may take.
+    #[arg(long, value_name = "SECONDS", default_value = seconds(limits::EVENT_WALL_CLOCK), value_parser = parse_seconds)]
+    pub event_limit_secs: Duration,
+
+    /// Events that may wait for one actor; the next one gets 503.
+    #[arg(long, value_name = "N", default_value_t = limits::MAILBOX_EVENTS_MAX, value_parser = at_least_one)]
+    pub mailbox: usize,
+
+    /// Linear memory of one actor, in MiB (1 to 4096).
+    #[arg(long, value_name = "MIB", default_value_t = (limits::ACTOR_MEMORY_BYTES >> 20) as u64,
+          value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub actor_memory_mib: u64,
+
+    /// Database of one actor, in MiB (1 to 1048576).
+    #[arg(long, value_name = "MIB", default_value_t = limits::ACTOR_STORAGE_BYTES >> 20,
+          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub actor_storage_mib: u64,
+
+    /// Largest request body, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = limits::BODY_BYTES_MAX >> 20,
+          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub max_body_mib: u64,
+}
+
+/// Placement flags (R-FLAG-7).
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Placement")]
+pub struct Placement {
+    /// Shards, each an executor on a core of its own [default: one for each core of --cpuset].
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub shards: Option<usize>,
+
+    /// Cores shards may run on, like 0-3,8 [default: those this process may use].
+    #[arg(long, value_name = "LIST")]
+    pub cpuset: Option<String>,
+
+    /// Let the kernel move shards between cores. For machines shared with other work.
+    #[arg(long)]
+    pub overprovisioned: bool,
+
+    /// Microseconds a shard looks for work before it sleeps. Lowers latency, costs idle CPU.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
+    pub spin_before_park_us: u64,
+
+    /// Entries of each shard's io_uring.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub ring_depth: usize,
+
+    /// Memory each shard registers with io_uring, in KiB.
+    #[arg(long, value_name = "KIB", default_value_t = 64)]
+    pub io_memory_kib: usize,
+
+    /// Log who held a core for longer than this many milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 20)]
+    pub stall_after_ms: u64,
+}
+
+/// One `--env`.
+#[derive(Debug, Clone)]
+pub struct EnvFile {
+    /// The class it is for; all when absent.
+    pub class: Option<ActorClass>,
+    /// Lines of NAME=VALUE.
+    pub file: PathBuf,
+}
+
+impl FromStr for EnvFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            None => Ok(Self { class: None, file: text.into() }),
+            Some((class, file)) => {
+                let class = class.parse().map_err(|error| format!("the class '{class}': {error}"))?;
+                Ok(Self { class: Some(class), file: file.into() })
+            }
+        }
+    }
+}
+
+fn parse_pair<A, B>(text: &str) -> Result<(A, B), String>
+where
+    A: FromStr<Err: std::fmt::Display>,
+    B: FromStr<Err: std::fmt::Display>,
+{
+    let (left, right) = text.split_once('=').ok_or("write it as CLASS=VALUE")?;
+    if right.is_empty() {
+        return Err("nothing follows the '='".into());
+    }
+    let left = left.parse().map_err(|error| format!("the class '{left}' cannot be used: {error}"))?;
+    let right = right.parse().map_err(|error: B::Err| error.to_string())?;
+    Ok((left, right))
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".into()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("must be a whole number".into()),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    /// A year: longer is a typing mistake, and keeps every sum of times far from overflow.
+    const SECONDS_MAX: f64 = 365.0 * 24.0 * 3600.0;
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= SECONDS_MAX => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("must be a number of seconds above 0 and at most a year".into()),
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    duration.as_secs().to_string()
+}
+
+#[cfg(test)]
+mod tests;

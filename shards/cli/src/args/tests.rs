@@ -1,0 +1,46 @@
+use clap::CommandFactory;
+use expect_test::expect_file;
+
+use super::*;
+
+fn parse(line: &str) -> Result<Cli, String> {
+    Cli::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_help_says_what_it_said() {
+    let mut command = Cli::command();
+    for (name, file) in [("serve", expect_file!["serve-help.txt"]), ("demo", expect_file!["demo-help.txt"])] {
+        let sub = command.find_subcommand_mut(name).unwrap().clone().term_width(100);
+        file.assert_eq(&sub.bin_name(format!("wasmkeep {name}")).render_long_help().to_string());
+    }
+}
+
+#[test]
+fn flags_that_cannot_work_are_refused_in_one_sentence() {
+    // R-FLAG-5
+    for (line, part) in [
+        ("wasmkeep serve --actor counter", "write it as CLASS=VALUE"),
+        ("wasmkeep serve --actor counter=", "nothing follows"),
+        ("wasmkeep serve --actor Counter=a.wasm", "the class 'Counter' cannot be used"),
+        ("wasmkeep serve --access counter=closed", "use open, existing, existing:NAME or internal"),
+        ("wasmkeep serve --max-resident 0", "must be at least 1"),
+        ("wasmkeep serve --event-limit-secs 0", "above 0"),
+        ("wasmkeep serve --event-limit-secs inf", "above 0"),
+        ("wasmkeep serve --actor-memory-mib 5000", "4096"),
+        ("wasmkeep serve --listen localhost", "invalid socket address"),
+        ("wasmkeep serve --node-id A", "not allowed"),
+    ] {
+        let error = parse(line).unwrap_err();
+        assert!(error.contains(part), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_node_needs_no_flag_but_what_it_serves() {
+    // R-FLAG-1, R-FLAG-2
+    let Command::Serve(serve) = parse("wasmkeep serve --actor counter=c.wasm").unwrap().command else { panic!() };
+    assert_eq!(serve.node.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(serve.node.max_connections, 10_000);
+    assert_eq!(serve.actors.len(), 1);
+}
