@@ -1,1 +1,4 @@
-//! wasmkeep-node
+//! A node: what runs actors on cores and answers the outside.
+
+pub mod http;
+pub mod runtime;

@@ -1,0 +1,86 @@
+//! Between hyper and the handler: each request gets its body's wrapper, each answer its watch. Owns the answers
+//! that the front gives by itself.
+
+use super::{
+    Violation,
+    body::{Outgoing, RequestBody, ResponseBody},
+    wire::Shared,
+};
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use hyper::{body::Incoming, service::Service};
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+    time::SystemTime,
+};
+
+/// The handler as hyper's service, for one connection.
+pub(super) struct Answering<S> {
+    pub(super) handler: Rc<S>,
+    pub(super) shared: Rc<Shared>,
+}
+
+impl<S, F> Service<Request<Incoming>> for Answering<S>
+where
+    S: Fn(Request<RequestBody>) -> F,
+    F: Future<Output = Response<ResponseBody>>,
+{
+    type Response = Response<Outgoing>;
+    type Error = Infallible;
+    type Future = Answer<F>;
+
+    fn call(&self, request: Request<Incoming>) -> Answer<F> {
+        let request = request.map(|incoming| RequestBody::new(incoming, self.shared.clone()));
+        Answer { future: (self.handler)(request), shared: self.shared.clone() }
+    }
+}
+
+/// The handler at work on one request. Dropped when the client leaves.
+pub(super) struct Answer<F> {
+    future: F,
+    shared: Rc<Shared>,
+}
+
+impl<F: Future<Output = Response<ResponseBody>>> Future for Answer<F> {
+    type Output = Result<Response<Outgoing>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: `future` is pinned with `self` and never moved out; `shared` is not pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: as above.
+        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        let mut response = ready!(future.poll(cx));
+        if let Some(violation) = this.shared.violation.get() {
+            response = refusal(violation);
+        }
+        let declared = response.headers().get(header::CONTENT_LENGTH);
+        let declared = declared.and_then(|value| value.to_str().ok()?.parse().ok());
+        Poll::Ready(Ok(response.map(|body| Outgoing::new(body, declared, this.shared.clone()))))
+    }
+}
+
+fn refusal(violation: Violation) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(format!("{}\n", violation.reason)));
+    *response.status_mut() = StatusCode::from_u16(violation.status).unwrap_or(StatusCode::BAD_REQUEST);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// An answer written without hyper, when no request reached it.
+pub(super) fn plain(violation: Violation) -> Vec<u8> {
+    let status = StatusCode::from_u16(violation.status).unwrap_or(StatusCode::BAD_REQUEST);
+    let retry = if status == StatusCode::SERVICE_UNAVAILABLE { "retry-after: 1\r\n" } else { "" };
+    format!(
+        "HTTP/1.1 {} {}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n{retry}date: {}\r\n\r\n{}\n",
+        status.as_u16(),
+        status.canonical_reason().unwrap_or_default(),
+        violation.reason.len() + 1,
+        httpdate::fmt_http_date(SystemTime::now()),
+        violation.reason,
+    )
+    .into_bytes()
+}

@@ -1,0 +1,249 @@
+//! Bodies on both sides of the handler. Owns their types; framing is the guard's and hyper's.
+
+use super::{Violation, wire::Shared};
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::{
+    error::Error,
+    fmt,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+/// Why a request's body ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// The client broke a rule or was too slow; whatever the handler answers is replaced by this refusal, if no
+    /// answer has begun.
+    #[error(transparent)]
+    Refused(Violation),
+    /// The client left, or the connection broke.
+    #[error("the client left before its body was complete")]
+    Gone,
+}
+
+/// A request's body as it arrives. Reading it is what lets the client send more; dropping it unread closes the
+/// connection after the answer unless the rest has already arrived.
+pub struct RequestBody {
+    incoming: Incoming,
+    shared: Rc<Shared>,
+}
+
+impl RequestBody {
+    pub(super) fn new(incoming: Incoming, shared: Rc<Shared>) -> RequestBody {
+        RequestBody { incoming, shared }
+    }
+
+    /// The next piece of the body, `None` at its end. Trailers are skipped.
+    ///
+    /// # Errors
+    /// When the body ends early; nothing more comes after an error.
+    pub async fn chunk(&mut self) -> Option<Result<Bytes, BodyError>> {
+        loop {
+            match std::future::poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await? {
+                Ok(frame) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Some(Ok(data));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
+        let error = |_| self.shared.violation.get().map_or(BodyError::Gone, BodyError::Refused);
+        Poll::Ready(frame.map(|result| result.map_err(error)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+impl fmt::Debug for RequestBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestBody").finish_non_exhaustive()
+    }
+}
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// An answer's body.
+pub struct ResponseBody(Kind);
+
+enum Kind {
+    Empty,
+    Full(Bytes),
+    Stream(Pin<Box<dyn Body<Data = Bytes, Error = BoxError>>>),
+}
+
+impl ResponseBody {
+    /// No body.
+    pub fn empty() -> ResponseBody {
+        ResponseBody(Kind::Empty)
+    }
+
+    /// A body known whole; sent with a `content-length`, head and body in one write.
+    pub fn full(bytes: impl Into<Bytes>) -> ResponseBody {
+        ResponseBody(Kind::Full(bytes.into()))
+    }
+
+    /// A body that comes in pieces. An error in it cuts the connection, so a client never takes a part for the
+    /// whole. It is polled only as fast as the client reads.
+    pub fn stream<B>(body: B) -> ResponseBody
+    where
+        B: Body<Data = Bytes> + 'static,
+        B::Error: Into<BoxError>,
+    {
+        ResponseBody(Kind::Stream(Box::pin(Boxed(body))))
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match std::mem::replace(&mut self.0, Kind::Empty) {
+            Kind::Empty => Poll::Ready(None),
+            Kind::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Kind::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Kind::Stream(mut body) => {
+                let frame = body.as_mut().poll_frame(cx);
+                self.0 = Kind::Stream(body);
+                frame
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Empty => true,
+            Kind::Full(bytes) => bytes.is_empty(),
+            Kind::Stream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Stream(body) => body.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.0 {
+            Kind::Empty => "empty",
+            Kind::Full(_) => "full",
+            Kind::Stream(_) => "stream",
+        };
+        f.debug_tuple("ResponseBody").field(&kind).finish()
+    }
+}
+
+/// A body whose errors are boxed.
+struct Boxed<B>(B);
+
+impl<B> Body for Boxed<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        // SAFETY: the only field is pinned with `self` and never moved out.
+        let body = unsafe { self.map_unchecked_mut(|boxed| &mut boxed.0) };
+        body.poll_frame(cx).map(|frame| frame.map(|result| result.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+/// An answer's body on its way out: tells the wire when it is over, and refuses to pass more than was declared.
+pub(super) struct Outgoing {
+    body: ResponseBody,
+    shared: Rc<Shared>,
+    /// What `content-length` still allows, where there is one.
+    declared_left: Option<u64>,
+}
+
+impl Outgoing {
+    pub(super) fn new(body: ResponseBody, declared: Option<u64>, shared: Rc<Shared>) -> Outgoing {
+        Outgoing { body, shared, declared_left: declared }
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.shared.answered.set(true);
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let (Some(left), Some(Ok(frame))) = (&mut self.declared_left, &frame) {
+            let len = frame.data_ref().map_or(0, Bytes::len) as u64;
+            match left.checked_sub(len) {
+                Some(rest) => *left = rest,
+                // hyper would cut it to the declared length and the client would take it for whole.
+                None => return Poll::Ready(Some(Err("the body is longer than its content-length".into()))),
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // Nothing to send although bytes were declared: hyper must look, so that it cuts the connection.
+        self.body.is_end_stream() && self.declared_left.unwrap_or(0) == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let hint = self.body.size_hint();
+        // Where the two disagree the declared length is what the client was told, and counted against.
+        if self.declared_left.is_some() && hint.exact() != self.declared_left {
+            SizeHint::new()
+        } else {
+            hint
+        }
+    }
+}

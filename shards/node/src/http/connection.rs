@@ -1,0 +1,225 @@
+//! One connection from its first byte on this shard to its end here: closed, or moved away.
+//!
+//! Owns the order of things: a head first, then hyper, then limits. Everything of a connection is polled by one
+//! task, so dropping that task's future drops the handler's work with it.
+
+use super::{
+    Front, Handover, Violation,
+    answer::{Answering, plain},
+    body::{RequestBody, ResponseBody},
+    connections::{Member, Ticket},
+    linger::answer_and_close,
+    wire::{Io, Limit, Outcome, Shared, Wire, borrow},
+};
+use crate::runtime::Sleep;
+use http::{Request, Response};
+use hyper::server::conn::http1;
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+/// How a connection ended here.
+enum End {
+    /// Nothing more to say.
+    Closed,
+    /// An answer was given and the client may still be sending.
+    Answered,
+    /// This is the answer.
+    Refused(Violation),
+    /// It belongs to this shard.
+    Moved(usize),
+}
+
+type Hyper<S> = Pin<Box<http1::Connection<Io, Answering<S>>>>;
+
+struct Connection<S, F>
+where
+    S: Fn(Request<RequestBody>) -> F + 'static,
+    F: Future<Output = Response<ResponseBody>> + 'static,
+{
+    front: Rc<Front<S>>,
+    shared: Rc<Shared>,
+    member: Member,
+    /// Made when the first head has passed.
+    hyper: Option<Hyper<S>>,
+    told_to_stop: bool,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// Serves a connection; returns it when it belongs to another shard.
+pub(super) async fn serve<S, F>(front: &Rc<Front<S>>, wire: Wire, ticket: Ticket) -> Option<Handover>
+where
+    S: Fn(Request<RequestBody>) -> F + 'static,
+    F: Future<Output = Response<ResponseBody>> + 'static,
+{
+    let shared =
+        Rc::new(Shared { wire: RefCell::new(wire), answered: Cell::new(false), violation: Cell::new(None) });
+    let member = front.connections.enter();
+    let mut connection = Connection {
+        front: front.clone(),
+        shared: shared.clone(),
+        member,
+        hyper: None,
+        told_to_stop: false,
+        timer: None,
+    };
+    let end = poll_fn(|cx| connection.poll(cx)).await;
+    // The handler's work and hyper's buffers go before anything else is waited for.
+    let Connection { member, hyper, timer, shared: ours, .. } = connection;
+    drop((hyper, timer, ours));
+    let wire = Rc::into_inner(shared)?.wire.into_inner();
+    finish(front, wire, end, member, ticket).await
+}
+
+async fn finish<S>(
+    front: &Rc<Front<S>>,
+    mut wire: Wire,
+    end: End,
+    member: Member,
+    ticket: Ticket,
+) -> Option<Handover> {
+    match end {
+        End::Closed => None,
+        End::Answered => {
+            answer_and_close(wire.stream, &[], &front.sleeper).await;
+            None
+        }
+        End::Refused(violation) => {
+            front.stats.count_refused(1);
+            answer_and_close(wire.stream, &plain(violation), &front.sleeper).await;
+            None
+        }
+        End::Moved(shard) => {
+            let fd = borrow(&wire.stream).try_clone_to_owned().ok()?;
+            front.stats.count_moved_away(1);
+            drop(member);
+            Some(Handover { fd, bytes: wire.take_unread(), ticket, shard })
+        }
+    }
+}
+
+impl<S, F> Connection<S, F>
+where
+    S: Fn(Request<RequestBody>) -> F + 'static,
+    F: Future<Output = Response<ResponseBody>> + 'static,
+{
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let stopping = self.member.is_stopping(cx);
+        loop {
+            self.shared.wire.borrow_mut().begin_round();
+            if let Some(end) = self.advance(cx, stopping) {
+                return Poll::Ready(end);
+            }
+            let mut wire = self.shared.wire.borrow_mut();
+            match wire.outcome.take() {
+                Some(Outcome::Refuse(violation)) => return Poll::Ready(End::Refused(violation)),
+                Some(Outcome::Move(shard)) => return Poll::Ready(End::Moved(shard)),
+                None => (),
+            }
+            if wire.take_again() {
+                continue;
+            }
+            if wire.wants_ahead() && wire.poll_ahead(cx).is_ready() {
+                return Poll::Ready(End::Closed);
+            }
+            drop(wire);
+            match self.poll_limits(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(end)) => return Poll::Ready(end),
+                Poll::Ready(None) => (),
+            }
+        }
+    }
+
+    /// One round of reading, handling and writing.
+    fn advance(&mut self, cx: &mut Context<'_>, stopping: bool) -> Option<End> {
+        let Some(hyper) = &mut self.hyper else {
+            let mut wire = self.shared.wire.borrow_mut();
+            if stopping && wire.is_idle() {
+                return Some(End::Closed);
+            }
+            return match wire.poll_head(cx) {
+                Poll::Pending => None,
+                Poll::Ready(Err(_)) => Some(End::Closed),
+                Poll::Ready(Ok(())) if wire.outcome.is_some() => None,
+                Poll::Ready(Ok(())) if wire.is_eof() && !wire.has_passed() => Some(End::Closed),
+                Poll::Ready(Ok(())) => {
+                    drop(wire);
+                    self.hyper = Some(self.make_hyper());
+                    self.advance(cx, stopping)
+                }
+            };
+        };
+        if stopping && !self.told_to_stop {
+            self.told_to_stop = true;
+            if self.shared.wire.borrow().is_idle() {
+                return Some(End::Closed);
+            }
+            hyper.as_mut().graceful_shutdown();
+        }
+        match hyper.as_mut().poll(cx) {
+            Poll::Pending => None,
+            Poll::Ready(Ok(())) if self.shared.wire.borrow().has_unread() => Some(End::Answered),
+            Poll::Ready(_) => Some(End::Closed),
+        }
+    }
+
+    fn make_hyper(&self) -> Hyper<S> {
+        let limits = &self.front.config().limits;
+        let service = Answering { handler: self.front.handler.clone(), shared: self.shared.clone() };
+        Box::pin(
+            http1::Builder::new()
+                .header_read_timeout(None)
+                .max_headers(limits.headers_max)
+                // hyper's own limit must not be met before the guard's.
+                .max_buf_size(limits.head_bytes_max.max(8192) + 8192)
+                .serve_connection(Io(self.shared.clone()), service),
+        )
+    }
+
+    /// Ready with an end when a limit ended the connection, with `None` when something changed.
+    fn poll_limits(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
+        loop {
+            let due = self.shared.wire.borrow().due();
+            let Some((at, limit)) = due else { return Poll::Pending };
+            // A timer that is due earlier is left alone: limits mostly move later with every request.
+            if self.timer.as_ref().is_none_or(|timer| timer.deadline() > at) {
+                self.timer = Some(Box::pin(self.front.sleeper.sleep_until(at)));
+            }
+            let timer = self.timer.as_mut().map(|timer| timer.as_mut().poll(cx));
+            if timer.is_some_and(|poll| poll.is_pending()) {
+                return Poll::Pending;
+            }
+            self.timer = None;
+            if Instant::now() >= at {
+                return self.pass(limit);
+            }
+        }
+    }
+
+    fn pass(&mut self, limit: Limit) -> Poll<Option<End>> {
+        let mut wire = self.shared.wire.borrow_mut();
+        if limit == Limit::Probe {
+            return Poll::Ready(wire.probe_gone().then_some(End::Closed));
+        }
+        if limit != Limit::Idle {
+            self.front.stats.count_timeout(1);
+        }
+        Poll::Ready(match limit {
+            Limit::Head => Some(End::Refused(Violation::new(408, "the request's head came too slowly"))),
+            Limit::Body => {
+                // The handler is told through its body; hyper is polled again for that.
+                let violation = Violation::new(408, "the request's body came too slowly");
+                self.shared.violation.set(Some(violation));
+                wire.give_up_body();
+                None
+            }
+            Limit::Idle | Limit::Write | Limit::Probe => Some(End::Closed),
+        })
+    }
+}

@@ -1,0 +1,204 @@
+//! Counting connections: how many the node admits, which ones a shard has, and their orderly end. Owns the
+//! counts and the stop signal; not the connections themselves.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+/// The node's limit on client connections (R-FLAG-2), shared by its shards.
+#[derive(Debug, Clone)]
+pub struct Admission(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    open: AtomicUsize,
+    max: usize,
+}
+
+impl Admission {
+    /// Admits up to `max` connections at a time.
+    pub fn new(max: usize) -> Admission {
+        Admission(Arc::new(Counts { open: AtomicUsize::new(0), max }))
+    }
+
+    /// A place for one more connection, if there is one.
+    pub fn admit(&self) -> Option<Ticket> {
+        if self.0.open.fetch_add(1, Ordering::Relaxed) < self.0.max {
+            return Some(Ticket(self.0.clone()));
+        }
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+
+    /// Connections open now on all shards.
+    pub fn open(&self) -> usize {
+        self.0.open.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection's place; it goes with the connection from shard to shard and is free again when dropped.
+#[derive(Debug)]
+pub struct Ticket(Arc<Counts>);
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The connections of one shard. Clones are handles on the same set.
+#[derive(Debug, Clone, Default)]
+pub struct Connections(Rc<Set>);
+
+#[derive(Debug, Default)]
+struct Set {
+    stopping: Cell<bool>,
+    open: Cell<usize>,
+    /// One place per connection and per waiter; `None` where it has not been polled yet.
+    wakers: RefCell<Vec<Option<Waker>>>,
+    free: RefCell<Vec<usize>>,
+}
+
+impl Connections {
+    /// Connections of this shard that are open.
+    pub fn open(&self) -> usize {
+        self.0.open.get()
+    }
+
+    /// Asks every connection to end: idle ones at once, the others after the request in flight.
+    pub fn stop(&self) {
+        self.0.stopping.set(true);
+        self.wake_all();
+    }
+
+    /// Whether [`Connections::stop`] was called.
+    pub fn is_stopping(&self) -> bool {
+        self.0.stopping.get()
+    }
+
+    /// Ends when [`Connections::stop`] was called.
+    pub async fn stopping(&self) {
+        let mut place = Place::new(self);
+        poll_fn(|cx| if self.is_stopping() { Poll::Ready(()) } else { place.wait(cx) }).await;
+    }
+
+    /// Ends when no connection is open.
+    pub async fn drained(&self) {
+        let mut place = Place::new(self);
+        poll_fn(|cx| if self.open() == 0 { Poll::Ready(()) } else { place.wait(cx) }).await;
+    }
+
+    /// Counts a connection until the guard is dropped.
+    pub(super) fn enter(&self) -> Member {
+        self.0.open.set(self.0.open.get() + 1);
+        Member { place: Place::new(self) }
+    }
+
+    fn wake_all(&self) {
+        let wakers: Vec<Waker> = self.0.wakers.borrow_mut().iter_mut().filter_map(Option::take).collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// A counted connection.
+#[derive(Debug)]
+pub(super) struct Member {
+    place: Place,
+}
+
+impl Member {
+    /// Whether the connection must end; if not, `cx` is woken when it must.
+    pub(super) fn is_stopping(&mut self, cx: &mut Context<'_>) -> bool {
+        self.place.set.is_stopping() || {
+            let _ = self.place.wait(cx);
+            false
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let set = &self.place.set;
+        set.0.open.set(set.0.open.get() - 1);
+        if set.is_stopping() && set.open() == 0 {
+            set.wake_all();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Place {
+    set: Connections,
+    index: usize,
+}
+
+impl Place {
+    fn new(set: &Connections) -> Place {
+        let free = set.0.free.borrow_mut().pop();
+        let index = free.unwrap_or_else(|| {
+            let mut wakers = set.0.wakers.borrow_mut();
+            wakers.push(None);
+            wakers.len() - 1
+        });
+        Place { set: set.clone(), index }
+    }
+
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let place = &mut self.set.0.wakers.borrow_mut()[self.index];
+        match place {
+            Some(waker) if waker.will_wake(cx.waker()) => (),
+            _ => *place = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let waker = self.set.0.wakers.borrow_mut()[self.index].take();
+        self.set.0.free.borrow_mut().push(self.index);
+        drop(waker);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_free_again_when_its_ticket_is_dropped() {
+        let admission = Admission::new(2);
+        let first = admission.admit().unwrap();
+        let _second = admission.admit().unwrap();
+        assert!(admission.admit().is_none());
+        assert_eq!(admission.open(), 2);
+        drop(first);
+        assert!(admission.admit().is_some());
+    }
+
+    #[test]
+    fn stopping_is_seen_by_members_and_drained_waits_for_the_last() {
+        let connections = Connections::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        let (mut one, two) = (connections.enter(), connections.enter());
+        assert!(!one.is_stopping(&mut cx));
+        let mut drained = std::pin::pin!(connections.drained());
+        let mut stopping = std::pin::pin!(connections.stopping());
+        assert!(drained.as_mut().poll(&mut cx).is_pending());
+        assert!(stopping.as_mut().poll(&mut cx).is_pending());
+        connections.stop();
+        assert!(one.is_stopping(&mut cx));
+        assert!(stopping.as_mut().poll(&mut cx).is_ready());
+        drop(one);
+        assert!(drained.as_mut().poll(&mut cx).is_pending());
+        drop(two);
+        assert!(drained.as_mut().poll(&mut cx).is_ready());
+    }
+}

@@ -1,0 +1,240 @@
+//! A shard's front: takes connections in, runs each as a task, sends away those that belong elsewhere. Owns the
+//! tasks; what a connection does is [`connection`](super::connection)'s.
+
+use super::{
+    Admission, Connections, Handover, Limits, RequestBody, ResponseBody, Stats, Ticket, Violation,
+    answer::plain,
+    connection,
+    linger::answer_and_close,
+    moves::{Budget, MOVES_PER_SECOND},
+    wire::{Rules, Wire},
+};
+use crate::runtime::Sleeper;
+use futures::{
+    FutureExt,
+    future::{Either, select},
+};
+use glommio::net::{TcpListener, TcpStream};
+use http::{Request, Response};
+use std::{
+    cell::Cell,
+    fmt,
+    os::fd::{FromRawFd, IntoRawFd},
+    panic::AssertUnwindSafe,
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Connections over the limit that are told so at one time; the others are cut.
+const REFUSALS_MAX: usize = 64;
+
+/// Pause after a failed accept: out of descriptors, say, which only time cures.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Limits and timings of a front.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// This shard.
+    pub shard: usize,
+    /// What one request may be.
+    pub limits: Limits,
+    /// Life of a connection without a request.
+    pub idle_timeout: Duration,
+    /// Time for a whole head from its first byte. Over it: 408.
+    pub head_timeout: Duration,
+    /// Time between two pieces of a body that the handler waits for. Over it: 408.
+    pub body_timeout: Duration,
+    /// Time between two pieces of an answer that the client takes. Over it the connection is cut.
+    pub write_timeout: Duration,
+    /// Connections this shard may move away a second, first requests not counted.
+    pub moves_per_second: u32,
+}
+
+impl Config {
+    /// The limits documented in `wasmkeep_protocol::limits`, for `shard`.
+    pub fn new(shard: usize) -> Config {
+        use wasmkeep_protocol::limits::{BODY_BYTES_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX};
+        Config {
+            shard,
+            limits: Limits {
+                head_bytes_max: HEAD_BYTES_MAX,
+                headers_max: HEADERS_MAX,
+                body_bytes_max: BODY_BYTES_MAX,
+            },
+            idle_timeout: HEAD_TIMEOUT,
+            head_timeout: HEAD_TIMEOUT,
+            body_timeout: HEAD_TIMEOUT,
+            write_timeout: HEAD_TIMEOUT,
+            moves_per_second: MOVES_PER_SECOND,
+        }
+    }
+}
+
+/// A connection on its way into a front.
+pub struct Inbound {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+    ticket: Ticket,
+    fresh: bool,
+}
+
+impl Inbound {
+    /// A connection just accepted.
+    pub fn accepted(stream: TcpStream, ticket: Ticket) -> Inbound {
+        // An answer is one write; waiting for more to fill a packet would only delay it.
+        let _ = stream.set_nodelay(true);
+        Inbound { stream, bytes: Vec::new(), ticket, fresh: true }
+    }
+}
+
+impl From<Handover> for Inbound {
+    /// Takes a moved connection in; must be called on the shard's own executor.
+    fn from(moved: Handover) -> Inbound {
+        // SAFETY: the descriptor was owned by the handover and is owned by the stream from here on.
+        let stream = unsafe { TcpStream::from_raw_fd(moved.fd.into_raw_fd()) };
+        Inbound { stream, bytes: moved.bytes, ticket: moved.ticket, fresh: false }
+    }
+}
+
+impl fmt::Debug for Inbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbound").field("fresh", &self.fresh).finish_non_exhaustive()
+    }
+}
+
+/// A shard's front. `S` answers requests; its future is dropped when the client leaves.
+pub struct Front<S> {
+    rules: Rc<Rules>,
+    pub(super) handler: Rc<S>,
+    pub(super) connections: Connections,
+    pub(super) sleeper: Sleeper,
+    pub(super) stats: Arc<Stats>,
+    admission: Admission,
+    refusals: Cell<usize>,
+}
+
+impl<S> Front<S> {
+    /// A front that answers with `handler`. `route` says which shard a request path (percent-encoded, without the
+    /// query) belongs to, `None` where any shard will do; it is asked once per request and must be quick.
+    pub fn new(
+        config: Config,
+        sleeper: Sleeper,
+        admission: Admission,
+        route: impl Fn(&str) -> Option<usize> + 'static,
+        handler: S,
+    ) -> Rc<Front<S>> {
+        let connections = Connections::default();
+        let stats = Arc::new(Stats::default());
+        let stopping = connections.clone();
+        let rules = Rc::new(Rules {
+            budget: Budget::new(config.moves_per_second, Instant::now()),
+            config,
+            route: Box::new(route),
+            stats: stats.clone(),
+            stay: Box::new(move || stopping.is_stopping()),
+        });
+        let (handler, refusals) = (Rc::new(handler), Cell::new(0));
+        Rc::new(Front { rules, handler, connections, sleeper, stats, admission, refusals })
+    }
+
+    /// This front's connections: count them, stop them, wait for their end.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    /// This front's counters.
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.rules.config
+    }
+}
+
+impl<S, F> Front<S>
+where
+    S: Fn(Request<RequestBody>) -> F + 'static,
+    F: Future<Output = Response<ResponseBody>> + 'static,
+{
+    /// Accepts connections until [`Connections::stop`], each served by a task of its own. `send` takes a
+    /// connection to another shard, which gives it to its own front with [`Front::spawn`]; what it returns is
+    /// served here.
+    pub async fn accept<M>(self: Rc<Self>, listener: std::net::TcpListener, send: M)
+    where
+        M: Fn(Handover) -> Result<(), Handover> + Clone + 'static,
+    {
+        // SAFETY: the descriptor was owned by the listener and is owned by glommio's from here on.
+        let listener = unsafe { TcpListener::from_raw_fd(listener.into_raw_fd()) };
+        loop {
+            match select(pin!(listener.accept()), pin!(self.connections.stopping())).await {
+                Either::Right(_) => return,
+                Either::Left((Ok(stream), _)) => match self.admission.admit() {
+                    Some(ticket) => {
+                        self.stats.count_accepted(1);
+                        self.clone().spawn(Inbound::accepted(stream, ticket), send.clone());
+                    }
+                    None => self.clone().turn_away(stream),
+                },
+                Either::Left((Err(error), _)) => {
+                    self.stats.count_accept_error(1);
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    self.sleeper.sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Serves a connection in a task of its own.
+    pub fn spawn<M>(self: Rc<Self>, inbound: Inbound, send: M)
+    where
+        M: Fn(Handover) -> Result<(), Handover> + 'static,
+    {
+        let stats = self.stats.clone();
+        let task = async move {
+            let mut next = Some(inbound);
+            while let Some(inbound) = next.take() {
+                if let Some(handover) = self.serve(inbound).await {
+                    next = send(handover).err().map(Inbound::from);
+                }
+            }
+        };
+        glommio::spawn_local(async move {
+            // A panic must not unwind through the executor: it would end the shard's thread.
+            if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+                stats.count_panic(1);
+                tracing::error!("a connection panicked and was cut");
+            }
+        })
+        .detach();
+    }
+
+    /// Serves a connection until it ends, or until it belongs to another shard: then it is returned.
+    pub async fn serve(self: &Rc<Self>, inbound: Inbound) -> Option<Handover> {
+        let Inbound { stream, bytes, ticket, fresh } = inbound;
+        let wire = Wire::new(stream, &bytes, fresh, self.rules.clone());
+        connection::serve(self, wire, ticket).await
+    }
+
+    fn turn_away(self: Rc<Self>, stream: TcpStream) {
+        self.stats.count_over_limit(1);
+        if self.refusals.get() >= REFUSALS_MAX {
+            return;
+        }
+        self.refusals.set(self.refusals.get() + 1);
+        glommio::spawn_local(async move {
+            let full = Violation::new(503, "the node has as many connections as it may; retry");
+            answer_and_close(stream, &plain(full), &self.sleeper).await;
+            self.refusals.set(self.refusals.get() - 1);
+        })
+        .detach();
+    }
+}
+
+impl<S> fmt::Debug for Front<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Front").field("connections", &self.connections.open()).finish_non_exhaustive()
+    }
+}

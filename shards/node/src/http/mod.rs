@@ -1,0 +1,29 @@
+//! The HTTP/1.1 front of a shard: listeners, connections, and the strict reading of what comes in.
+//!
+//! Owns sockets of clients from accept to close, framing, limits of size and time on a connection, moving a
+//! connection to the shard its requests belong to, and the orderly end of all connections. Does not own what a
+//! request means: a handler answers it, and a route function says which shard a path belongs to.
+//!
+//! The path of a request: [`listen`] → [`Front::accept`] → the wire reads the socket, the [`guard`] judges each
+//! byte, hyper parses what passed → the handler → hyper → the wire. One request at a time reaches hyper, so a
+//! connection between two requests holds nothing but its socket and the bytes it has not passed on.
+
+mod answer;
+pub mod body;
+mod connection;
+mod connections;
+mod front;
+pub mod guard;
+mod linger;
+pub mod listen;
+mod moves;
+mod stats;
+mod wire;
+
+pub use body::{BodyError, RequestBody, ResponseBody};
+pub use connections::{Admission, Connections, Ticket};
+pub use front::{Config, Front, Inbound};
+pub use guard::{Limits, Violation};
+pub use listen::{Bound, ListenError, listen};
+pub use moves::Handover;
+pub use stats::Stats;

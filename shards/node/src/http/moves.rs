@@ -1,0 +1,126 @@
+//! When a connection moves to another shard, and what travels. Owns the policy; the way there is the mesh's.
+//!
+//! A request for another shard's actor costs a hop each way. A new connection whose first request belongs
+//! elsewhere moves at once; an older one after [`MOVE_AFTER`] requests in a row for the same other shard, and no
+//! shard gives away more than a set number of those a second, so that mixed traffic does not flap.
+
+use super::connections::Ticket;
+use std::{cell::Cell, os::fd::OwnedFd, time::Instant};
+
+/// Requests in a row for one other shard after which a connection moves there. A move costs about as much as ten
+/// hops, so it pays back within as many requests again.
+pub const MOVE_AFTER: u32 = 8;
+
+/// Moves a second of connections that were already served here, per shard.
+pub const MOVES_PER_SECOND: u32 = 1000;
+
+/// A connection on its way to another shard: quiescent, nothing of its next request has been acted on.
+#[derive(Debug)]
+pub struct Handover {
+    pub(super) fd: OwnedFd,
+    /// Bytes read and not acted on; they begin with a whole request head.
+    pub(super) bytes: Vec<u8>,
+    pub(super) ticket: Ticket,
+    /// Where it belongs.
+    pub shard: usize,
+}
+
+/// What one connection's requests said so far.
+#[derive(Debug)]
+pub(super) struct Streak {
+    fresh: bool,
+    shard: usize,
+    length: u32,
+}
+
+impl Streak {
+    /// `fresh`: no request of this connection has been seen on any shard.
+    pub(super) fn new(fresh: bool) -> Streak {
+        Streak { fresh, shard: 0, length: 0 }
+    }
+
+    /// Takes the next request's owner, of which `here` is this shard; says where the connection must go now.
+    pub(super) fn next(&mut self, owner: Option<usize>, here: usize, budget: &Budget) -> Option<usize> {
+        let fresh = std::mem::replace(&mut self.fresh, false);
+        let Some(owner) = owner.filter(|owner| *owner != here) else {
+            self.length = 0;
+            return None;
+        };
+        if fresh {
+            return Some(owner);
+        }
+        self.length = if self.length > 0 && self.shard == owner { self.length + 1 } else { 1 };
+        self.shard = owner;
+        (self.length >= MOVE_AFTER && budget.take(Instant::now())).then_some(owner)
+    }
+}
+
+/// Moves a shard may still make: refills evenly, holds at most one second's worth.
+#[derive(Debug)]
+pub(super) struct Budget {
+    per_second: u32,
+    left: Cell<f64>,
+    at: Cell<Instant>,
+}
+
+impl Budget {
+    pub(super) fn new(per_second: u32, now: Instant) -> Budget {
+        Budget { per_second, left: Cell::new(f64::from(per_second)), at: Cell::new(now) }
+    }
+
+    fn take(&self, now: Instant) -> bool {
+        let refill = now.saturating_duration_since(self.at.get()).as_secs_f64() * f64::from(self.per_second);
+        let left = (self.left.get() + refill).min(f64::from(self.per_second));
+        self.at.set(now);
+        self.left.set(if left >= 1.0 { left - 1.0 } else { left });
+        left >= 1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_new_connection_moves_with_its_first_request_only() {
+        let budget = Budget::new(0, Instant::now());
+        assert_eq!(Streak::new(true).next(Some(3), 0, &budget), Some(3));
+        assert_eq!(Streak::new(true).next(Some(0), 0, &budget), None);
+        assert_eq!(Streak::new(true).next(None, 0, &budget), None);
+        assert_eq!(Streak::new(false).next(Some(3), 0, &budget), None);
+        let mut streak = Streak::new(true);
+        assert_eq!(streak.next(None, 0, &budget), None);
+        assert_eq!(streak.next(Some(3), 0, &budget), None);
+    }
+
+    #[test]
+    fn an_older_connection_moves_after_eight_in_a_row_for_one_shard() {
+        let budget = Budget::new(10, Instant::now());
+        let mut streak = Streak::new(false);
+        let mut moved = |owner| streak.next(Some(owner), 0, &budget);
+        for _ in 0..7 {
+            assert_eq!(moved(1), None);
+        }
+        assert_eq!(moved(2), None, "another shard begins a new row");
+        for _ in 0..6 {
+            assert_eq!(moved(2), None);
+        }
+        assert_eq!(moved(0), None, "a request for this shard ends the row");
+        for _ in 0..7 {
+            assert_eq!(moved(1), None);
+        }
+        assert_eq!(moved(1), Some(1));
+    }
+
+    #[test]
+    fn moves_are_limited_per_second_and_refill() {
+        let start = Instant::now();
+        let budget = Budget::new(2, start);
+        assert!(budget.take(start) && budget.take(start) && !budget.take(start));
+        let later = start + Duration::from_millis(500);
+        assert!(budget.take(later) && !budget.take(later));
+        let much_later = start + Duration::from_secs(60);
+        assert!(budget.take(much_later) && budget.take(much_later) && !budget.take(much_later));
+    }
+}

@@ -1,0 +1,473 @@
+//! A connection's socket as hyper sees it: bytes the guard has passed, one request at a time.
+//!
+//! Owns reading ahead, the phases of a request on the wire, and the deadlines that follow from them. Does not own
+//! what happens when a deadline passes or a request is refused: it leaves an [`Outcome`] for the connection.
+
+use super::{
+    Config, Stats, Violation,
+    guard::{BodyFraming, HeadScan, parse_head},
+    moves::{Budget, Streak},
+};
+use bytes::{Buf, BytesMut};
+use futures::io::{AsyncRead, AsyncWrite};
+use glommio::net::TcpStream;
+use hyper::rt::ReadBufCursor;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    net::{SendAncillaryBuffer, SendFlags},
+};
+use std::{
+    cell::{Cell, RefCell},
+    io::{self, IoSlice},
+    os::fd::{AsRawFd, BorrowedFd},
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+
+/// Bytes read from a socket in one call. One buffer per shard.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// Bytes read ahead of what hyper asks for while a request is served, to see the client leave. Beyond it the
+/// kernel's buffer and the client's window push back, and the socket is probed every [`PROBE_EVERY`].
+const AHEAD_BYTES: usize = 16 << 10;
+
+/// How soon a client that left is noticed when bytes it sent hide that it did.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice());
+}
+
+/// What the connection's parts share.
+pub(super) struct Shared {
+    pub(super) wire: RefCell<Wire>,
+    /// The answer's body is over and its bytes are with hyper.
+    pub(super) answered: Cell<bool>,
+    /// Why the body of the request in flight was cut.
+    pub(super) violation: Cell<Option<Violation>>,
+}
+
+/// Why the connection must leave the ordinary course.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Answer this and close.
+    Refuse(Violation),
+    /// It belongs to this shard.
+    Move(usize),
+}
+
+/// A time limit in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// Nothing came between two requests.
+    Idle,
+    /// A head began and is not whole.
+    Head,
+    /// The handler waits for the body and nothing comes.
+    Body,
+    /// The client does not read.
+    Write,
+    /// Not a limit: time to see whether the client is still there.
+    Probe,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Waiting for a request's head, or in it.
+    Head(HeadScan),
+    /// The head was passed on; its body is under way.
+    Body(BodyFraming),
+    /// The whole request was passed on; its answer is under way.
+    Answer,
+}
+
+/// What [`Wire`] asks about a passed head.
+pub(super) struct Rules {
+    pub(super) config: Config,
+    pub(super) route: Box<dyn Fn(&str) -> Option<usize>>,
+    pub(super) budget: Budget,
+    pub(super) stats: std::sync::Arc<Stats>,
+    /// Connections stay where they are once the shard is stopping.
+    pub(super) stay: Box<dyn Fn() -> bool>,
+}
+
+/// A connection's socket and what is known about the bytes on it.
+pub(super) struct Wire {
+    pub(super) stream: TcpStream,
+    rules: Rc<Rules>,
+    /// Bytes read and not given to hyper.
+    inbox: BytesMut,
+    /// How many of them, from the start, hyper may have.
+    passed: usize,
+    phase: Phase,
+    streak: Streak,
+    pub(super) outcome: Option<Outcome>,
+    eof: bool,
+    /// The socket was found empty and will wake the task.
+    socket_armed: bool,
+    /// hyper must be polled again: it was refused bytes that it may have now.
+    again: bool,
+    /// Since when the current wait lasts: idle, head or body, by phase.
+    since: Instant,
+    body_wanted: bool,
+    write_blocked: Option<Instant>,
+    probe_at: Option<Instant>,
+}
+
+impl Wire {
+    pub(super) fn new(stream: TcpStream, bytes: &[u8], fresh: bool, rules: Rc<Rules>) -> Wire {
+        Wire {
+            stream,
+            rules,
+            inbox: BytesMut::from(bytes),
+            passed: 0,
+            phase: Phase::Head(HeadScan::default()),
+            streak: Streak::new(fresh),
+            outcome: None,
+            eof: false,
+            socket_armed: false,
+            again: false,
+            since: Instant::now(),
+            body_wanted: false,
+            write_blocked: None,
+            probe_at: None,
+        }
+    }
+
+    /// Begins a round of polling.
+    pub(super) fn begin_round(&mut self) {
+        self.socket_armed = false;
+    }
+
+    pub(super) fn take_again(&mut self) -> bool {
+        std::mem::take(&mut self.again)
+    }
+
+    /// The client sent its last byte.
+    pub(super) fn is_eof(&self) -> bool {
+        self.eof
+    }
+
+    /// Bytes wait that hyper may have.
+    pub(super) fn has_passed(&self) -> bool {
+        self.passed > 0
+    }
+
+    /// No request is under way and no byte of the next one has come.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Head(_)) && self.inbox.is_empty()
+    }
+
+    /// Bytes may be under way that nobody will read.
+    pub(super) fn has_unread(&self) -> bool {
+        !self.eof && (!self.inbox.is_empty() || matches!(self.phase, Phase::Body(_)))
+    }
+
+    /// The bytes of the request that was not passed on.
+    pub(super) fn take_unread(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.inbox).to_vec()
+    }
+
+    /// Waits until a head is passed, an outcome is set, or the client has left.
+    pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if self.passed > 0 || self.outcome.is_some() {
+                return Poll::Ready(Ok(()));
+            }
+            let Phase::Head(scan) = &mut self.phase else { return Poll::Ready(Ok(())) };
+            match scan.advance(&self.inbox, &self.rules.config.limits) {
+                Err(violation) => self.outcome = Some(Outcome::Refuse(violation)),
+                Ok(Some(len)) => self.take_head(len),
+                Ok(None) if self.eof => return Poll::Ready(Ok(())),
+                Ok(None) => {
+                    let first = self.inbox.is_empty();
+                    ready!(self.poll_fill(cx))?;
+                    if first {
+                        self.since = Instant::now();
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_head(&mut self, len: usize) {
+        let rules = self.rules.clone();
+        let head = match parse_head(&self.inbox[..len], &rules.config.limits) {
+            Ok(head) => head,
+            Err(violation) => {
+                self.outcome = Some(Outcome::Refuse(violation));
+                return;
+            }
+        };
+        // The guard only passes visible ASCII in a target.
+        let path = std::str::from_utf8(&self.inbox[head.path]).unwrap_or_default();
+        let owner = (rules.route)(path);
+        if let Some(shard) = self.streak.next(owner, rules.config.shard, &rules.budget)
+            && !(rules.stay)()
+        {
+            self.outcome = Some(Outcome::Move(shard));
+            return;
+        }
+        rules.stats.count_request(1);
+        self.passed = len;
+        self.since = Instant::now();
+        self.phase = if head.framing.is_complete() { Phase::Answer } else { Phase::Body(head.framing) };
+    }
+
+    /// hyper's read.
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut cursor: ReadBufCursor<'_>,
+        cut: &Cell<Option<Violation>>,
+    ) -> Poll<io::Result<()>> {
+        self.again = false;
+        loop {
+            if self.passed > 0 {
+                let len = self.passed.min(cursor.remaining());
+                cursor.put_slice(&self.inbox[..len]);
+                self.inbox.advance(len);
+                self.passed -= len;
+                return Poll::Ready(Ok(()));
+            }
+            match &mut self.phase {
+                Phase::Head(_) => {
+                    ready!(self.poll_head(cx))?;
+                    if self.outcome.is_some() {
+                        return Poll::Pending;
+                    }
+                    if self.passed == 0 && self.eof {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                Phase::Body(_) => {
+                    if cut.get().is_some() {
+                        return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+                    }
+                    if ready!(self.poll_body(cx, &mut cursor, cut))? {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                Phase::Answer => {
+                    ready!(self.poll_ahead(cx))?;
+                    if self.eof {
+                        return Poll::Ready(Ok(()));
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// Gives hyper body bytes; true when the cursor has some, or the client has left.
+    fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        cursor: &mut ReadBufCursor<'_>,
+        cut: &Cell<Option<Violation>>,
+    ) -> Poll<io::Result<bool>> {
+        let Phase::Body(framing) = &mut self.phase else { return Poll::Ready(Ok(false)) };
+        let refuse = |violation| {
+            cut.set(Some(violation));
+            io::Error::from(io::ErrorKind::InvalidData)
+        };
+        if !self.inbox.is_empty() {
+            let len = self.inbox.len().min(cursor.remaining());
+            self.passed = framing.consume(&self.inbox[..len]).map_err(refuse)?;
+            self.end_body_if_complete();
+            return Poll::Ready(Ok(false));
+        }
+        if self.eof {
+            return Poll::Ready(Ok(true));
+        }
+        self.body_wanted = true;
+        let Self { stream, inbox, rules, socket_armed, .. } = self;
+        let room = cursor.remaining().min(SCRATCH_BYTES);
+        let read = SCRATCH.with_borrow_mut(|scratch| {
+            let read = poll_socket(stream, cx, &mut scratch[..room], socket_armed)?;
+            Poll::Ready(match ready!(read) {
+                0 => Ok(0),
+                len => framing.consume(&scratch[..len]).map(|taken| {
+                    cursor.put_slice(&scratch[..taken]);
+                    inbox.extend_from_slice(&scratch[taken..len]);
+                    len
+                }),
+            })
+            .map_err(refuse)
+        });
+        let len = ready!(read)?;
+        rules.stats.count_read(len as u64);
+        self.eof = len == 0;
+        self.body_wanted = false;
+        self.since = Instant::now();
+        self.end_body_if_complete();
+        Poll::Ready(Ok(true))
+    }
+
+    fn end_body_if_complete(&mut self) {
+        if matches!(&self.phase, Phase::Body(framing) if framing.is_complete()) {
+            self.phase = Phase::Answer;
+        }
+    }
+
+    /// Reads ahead while nobody asks for bytes, so that the client is seen to leave.
+    pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.eof {
+            if self.inbox.len() >= AHEAD_BYTES {
+                self.probe_at.get_or_insert_with(|| Instant::now() + PROBE_EVERY);
+                return Poll::Pending;
+            }
+            ready!(self.poll_fill(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether nobody has asked the socket in this round and a request is under way.
+    pub(super) fn wants_ahead(&self) -> bool {
+        !self.socket_armed && !self.eof && !matches!(self.phase, Phase::Head(_))
+    }
+
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, inbox, socket_armed, .. } = self;
+        let len = SCRATCH.with_borrow_mut(|scratch| {
+            let len = ready!(poll_socket(stream, cx, scratch, socket_armed))?;
+            inbox.extend_from_slice(&scratch[..len]);
+            Poll::Ready(io::Result::Ok(len))
+        });
+        let len = ready!(len)?;
+        self.rules.stats.count_read(len as u64);
+        self.eof = len == 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// hyper's flush: its buffer is empty. If that was the end of an answer the next request may come.
+    pub(super) fn flushed(&mut self, answered: &Cell<bool>) {
+        if answered.get() && self.passed == 0 && matches!(self.phase, Phase::Answer) {
+            answered.set(false);
+            self.phase = Phase::Head(HeadScan::default());
+            self.since = Instant::now();
+            self.probe_at = None;
+            self.again = !self.inbox.is_empty() || self.eof;
+            if self.inbox.is_empty() {
+                // Whatever a burst of pipelined requests made it grow to.
+                self.inbox = BytesMut::new();
+            }
+        }
+    }
+
+    /// hyper's write.
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let fd = borrow(&self.stream);
+        let sent = match slices {
+            [one] => rustix::net::send(fd, one, flags),
+            many => rustix::net::sendmsg(fd, many, &mut SendAncillaryBuffer::default(), flags),
+        };
+        let sent = match sent {
+            Ok(len) => Poll::Ready(Ok(len)),
+            Err(rustix::io::Errno::AGAIN) => {
+                let first = slices.iter().find(|slice| !slice.is_empty());
+                Pin::new(&mut self.stream).poll_write(cx, first.map_or(&[], |slice| slice))
+            }
+            Err(error) => Poll::Ready(Err(error.into())),
+        };
+        match &sent {
+            Poll::Pending => drop(self.write_blocked.get_or_insert_with(Instant::now)),
+            Poll::Ready(result) => {
+                self.write_blocked = None;
+                self.rules.stats.count_written(*result.as_ref().unwrap_or(&0) as u64);
+            }
+        }
+        sent
+    }
+
+    /// The limit that passes first, if any is in force.
+    pub(super) fn due(&self) -> Option<(Instant, Limit)> {
+        let config = &self.rules.config;
+        let reading = match self.phase {
+            Phase::Head(_) if self.inbox.is_empty() => Some((self.since + config.idle_timeout, Limit::Idle)),
+            Phase::Head(_) => Some((self.since + config.head_timeout, Limit::Head)),
+            Phase::Body(_) if self.body_wanted => Some((self.since + config.body_timeout, Limit::Body)),
+            Phase::Body(_) | Phase::Answer => self.probe_at.map(|at| (at, Limit::Probe)),
+        };
+        let writing = self.write_blocked.map(|since| (since + config.write_timeout, Limit::Write));
+        reading.into_iter().chain(writing).min_by_key(|(at, _)| *at)
+    }
+
+    /// The body's limit passed; it is not in force any more.
+    pub(super) fn give_up_body(&mut self) {
+        self.body_wanted = false;
+    }
+
+    /// Whether the client closed its side, seen past the bytes that wait; asks again later if not.
+    pub(super) fn probe_gone(&mut self) -> bool {
+        self.probe_at = (self.inbox.len() >= AHEAD_BYTES).then(|| Instant::now() + PROBE_EVERY);
+        let mut fds = [PollFd::from_borrowed_fd(borrow(&self.stream), PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1..)) && fds[0].revents().intersects(gone)
+    }
+}
+
+fn poll_socket(
+    stream: &mut TcpStream,
+    cx: &mut Context<'_>,
+    bytes: &mut [u8],
+    armed: &mut bool,
+) -> Poll<io::Result<usize>> {
+    let read = Pin::new(stream).poll_read(cx, bytes);
+    *armed |= read.is_pending();
+    read
+}
+
+pub(super) fn borrow(stream: &TcpStream) -> BorrowedFd<'_> {
+    // SAFETY: the stream owns the descriptor and outlives the borrow.
+    unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) }
+}
+
+/// hyper's end of the wire.
+pub(super) struct Io(pub(super) Rc<Shared>);
+
+impl hyper::rt::Read for Io {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        cursor: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.0.wire.borrow_mut().poll_read(cx, cursor, &self.0.violation)
+    }
+}
+
+impl hyper::rt::Write for Io {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.wire.borrow_mut().poll_write(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.0.wire.borrow_mut().poll_write(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.wire.borrow_mut().flushed(&self.0.answered);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The connection shuts its socket down itself, after what remains to be said and read.
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,283 @@
+//! Starting the executors, once each, and waiting for them. Owns the threads; what they run is the caller's.
+
+use super::{
+    Beat, CpuSet, Hooks, Placement, Pulse, Sleeper,
+    ticker::{Ticker, TickerState},
+};
+use futures::io::AsyncReadExt;
+use glommio::{ExecutorJoinHandle, LocalExecutorBuilder, PoolPlacement, net};
+use std::{
+    fmt, io,
+    os::{
+        fd::{FromRawFd, IntoRawFd},
+        unix::net::UnixStream,
+    },
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+/// The executor's own preemption timer, set so that it never fires: when it expires before the first task of a
+/// pass has run, the executor parks with runnable tasks. The ticker takes its place.
+const PREEMPT_TIMER: Duration = Duration::from_secs(3600);
+
+/// The self-test: this many sleeps of a millisecond on each executor...
+const SELF_TEST_SLEEPS: u32 = 10;
+
+/// ...within this time, in one of [`SELF_TEST_ROUNDS`] rounds. Some kernels and virtual machines lose timers.
+const SELF_TEST_LIMIT: Duration = Duration::from_secs(1);
+
+/// A machine that is merely loaded passes a later round.
+const SELF_TEST_ROUNDS: u32 = 3;
+
+/// How long the executors may take to report before their timers count as lost.
+const SELF_TEST_WAIT: Duration = Duration::from_secs(10);
+
+/// What a shard's body is given.
+#[derive(Debug, Clone)]
+pub struct ShardContext {
+    /// This shard, from 0.
+    pub index: usize,
+    /// Shards of the node.
+    pub count: usize,
+    /// Marks for work that may hold the core.
+    pub pulse: Rc<Pulse>,
+    /// Coarse timers.
+    pub sleeper: Sleeper,
+}
+
+/// Why the executors did not start. Nothing of the body ran.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An executor could not be made.
+    #[error(
+        "the executor of shard {shard} could not be started: {reason}; lower the number of shards or the ring depth"
+    )]
+    Executor {
+        /// Which.
+        shard: usize,
+        /// In the executor's words.
+        reason: String,
+    },
+    /// Timers do not work on this machine.
+    #[error(
+        "{SELF_TEST_SLEEPS} sleeps of 1 ms took longer than {SELF_TEST_LIMIT:?} on shard {shard}, so timers cannot be relied on; use another kernel or another kind of virtual machine"
+    )]
+    SelfTest {
+        /// First shard that failed.
+        shard: usize,
+    },
+    /// Threads or sockets could not be made.
+    #[error("the shards' ticker could not be started: {0}; free descriptors or threads and start again")]
+    Ticker(#[from] io::Error),
+}
+
+impl StartError {
+    /// Exit status of the process for this error, each its own; they follow those of
+    /// [`PreflightError`](super::PreflightError).
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            StartError::Executor { .. } => 84,
+            StartError::SelfTest { .. } => 85,
+            StartError::Ticker(_) => 86,
+        }
+    }
+}
+
+/// A shard ended in a way that its body did not choose.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("shard {shard} failed: {reason}")]
+pub struct ShardFailed {
+    /// Which.
+    pub shard: usize,
+    /// What its thread left.
+    pub reason: String,
+}
+
+/// Running shards.
+pub struct Shards<T: Send + 'static> {
+    handles: Vec<ExecutorJoinHandle<Option<T>>>,
+    beats: Vec<Arc<Beat>>,
+    _ticker: Ticker,
+}
+
+impl<T: Send + 'static> Shards<T> {
+    /// The shards' marks, in order, for metrics.
+    pub fn beats(&self) -> &[Arc<Beat>] {
+        &self.beats
+    }
+
+    /// Waits for all bodies to end and returns what they returned, in order.
+    pub fn join(self) -> Vec<Result<T, ShardFailed>> {
+        let failed = |shard, reason: String| ShardFailed { shard, reason };
+        self.handles
+            .into_iter()
+            .enumerate()
+            .map(|(shard, handle)| match handle.join() {
+                Ok(Some(value)) => Ok(value),
+                Ok(None) => Err(failed(shard, "it was never let go".into())),
+                Err(error) => Err(failed(shard, error.to_string())),
+            })
+            .collect()
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Shards<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shards").field("count", &self.handles.len()).finish_non_exhaustive()
+    }
+}
+
+/// Starts one executor per shard, proves their timers, and runs `body` on each.
+///
+/// # Errors
+/// When an executor cannot be made or a timer does not fire; executors that did start have ended.
+pub fn start<B, F, T>(placement: &Placement, hooks: Hooks, body: B) -> Result<Shards<T>, StartError>
+where
+    B: Fn(ShardContext) -> F + Clone + Send + 'static,
+    F: Future<Output = T> + 'static,
+    T: Send + 'static,
+{
+    let state = Arc::new(TickerState::default());
+    let (report, reports) = flume::unbounded::<(usize, bool)>();
+    let (go, gate) = flume::bounded::<()>(placement.shards);
+    let (mut handles, mut beats, mut wires) = (Vec::new(), Vec::new(), Vec::new());
+    for index in 0..placement.shards {
+        let (far, near) = UnixStream::pair()?;
+        let beat = Arc::new(Beat::new());
+        let seat = Seat {
+            index,
+            count: placement.shards,
+            beat: beat.clone(),
+            state: state.clone(),
+            stall_after: hooks.stall_after,
+            wire: near,
+            report: report.clone(),
+            gate: gate.clone(),
+        };
+        beats.push(beat);
+        wires.push(far);
+        let body = body.clone();
+        let handle = builder(placement, index)
+            .spawn(move || seat.run(body))
+            .map_err(|error| StartError::Executor { shard: index, reason: error.to_string() })?;
+        handles.push(handle);
+    }
+    drop((report, gate));
+    let ticker = Ticker::start(state, beats.clone(), wires, hooks)?;
+    if let Err(failure) = await_reports(placement.shards, &reports) {
+        drop(go);
+        return Err(match failure {
+            Failure::Timer(shard) => StartError::SelfTest { shard },
+            // Not joined above: a shard whose timers are lost would never end.
+            Failure::Executor => first_failure(handles),
+        });
+    }
+    for _ in 0..placement.shards {
+        let _ = go.send(());
+    }
+    Ok(Shards { handles, beats, _ticker: ticker })
+}
+
+fn builder(placement: &Placement, index: usize) -> LocalExecutorBuilder {
+    let place = match (&placement.cpuset, placement.pin) {
+        (None, false) => glommio::Placement::Unbound,
+        (set, true) => {
+            let cpu = set.clone().or_else(|| CpuSet::allowed().ok()).and_then(|set| set.get(index));
+            cpu.map_or(glommio::Placement::Unbound, glommio::Placement::Fixed)
+        }
+        (Some(set), false) => match glommio::CpuSet::online() {
+            Ok(online) => glommio::Placement::Fenced(online.filter(|at| set.contains(at.cpu))),
+            Err(_) => glommio::Placement::Unbound,
+        },
+    };
+    LocalExecutorBuilder::new(place)
+        .name("shard")
+        .spin_before_park(placement.spin_before_park)
+        .ring_depth(placement.ring_depth)
+        .io_memory(placement.io_memory)
+        .preempt_timer(PREEMPT_TIMER)
+        // Ours goes through `OffloadPool`; the executor insists on one thread of its own.
+        .blocking_thread_pool_placement(PoolPlacement::Unbound(1))
+}
+
+enum Failure {
+    Timer(usize),
+    Executor,
+}
+
+fn await_reports(shards: usize, reports: &flume::Receiver<(usize, bool)>) -> Result<(), Failure> {
+    let deadline = Instant::now() + SELF_TEST_WAIT;
+    let mut missing: Vec<usize> = (0..shards).collect();
+    while let Some(first) = missing.first().copied() {
+        match reports.recv_deadline(deadline) {
+            Ok((shard, true)) => missing.retain(|other| *other != shard),
+            Ok((shard, false)) => return Err(Failure::Timer(shard)),
+            Err(flume::RecvTimeoutError::Timeout) => return Err(Failure::Timer(first)),
+            Err(flume::RecvTimeoutError::Disconnected) => return Err(Failure::Executor),
+        }
+    }
+    Ok(())
+}
+
+fn first_failure<T: Send + 'static>(handles: Vec<ExecutorJoinHandle<Option<T>>>) -> StartError {
+    let mut found = None;
+    for (shard, handle) in handles.into_iter().enumerate() {
+        if let Err(error) = handle.join() {
+            found.get_or_insert(StartError::Executor { shard, reason: error.to_string() });
+        }
+    }
+    found.unwrap_or(StartError::Executor { shard: 0, reason: "its thread ended early".into() })
+}
+
+/// What travels to a shard's thread.
+struct Seat {
+    index: usize,
+    count: usize,
+    beat: Arc<Beat>,
+    state: Arc<TickerState>,
+    stall_after: Duration,
+    wire: UnixStream,
+    report: flume::Sender<(usize, bool)>,
+    gate: flume::Receiver<()>,
+}
+
+impl Seat {
+    async fn run<B, F, T>(self, body: B) -> Option<T>
+    where
+        B: Fn(ShardContext) -> F,
+        F: Future<Output = T>,
+    {
+        let passed = self_test().await;
+        let _ = self.report.send((self.index, passed));
+        drop(self.report);
+        self.gate.recv_async().await.ok()?;
+        glommio::spawn_local(read_ticks(self.wire, self.beat.clone())).detach();
+        let pulse = Rc::new(Pulse::new(self.index, self.beat, self.state, self.stall_after));
+        let context = ShardContext { index: self.index, count: self.count, pulse, sleeper: Sleeper::start() };
+        Some(body(context).await)
+    }
+}
+
+async fn self_test() -> bool {
+    for _ in 0..SELF_TEST_ROUNDS {
+        let began = Instant::now();
+        for _ in 0..SELF_TEST_SLEEPS {
+            glommio::timer::sleep(Duration::from_millis(1)).await;
+        }
+        if began.elapsed() <= SELF_TEST_LIMIT {
+            return true;
+        }
+    }
+    false
+}
+
+/// Reading the tick is all there is to do: that the read completed made the executor look up.
+async fn read_ticks(wire: UnixStream, beat: Arc<Beat>) {
+    // SAFETY: the descriptor is owned by nothing else from here on.
+    let mut stream = unsafe { net::UnixStream::from_raw_fd(wire.into_raw_fd()) };
+    let mut bytes = [0; 16];
+    while matches!(stream.read(&mut bytes).await, Ok(1..)) {
+        beat.unread_tick.store(false, Ordering::Release);
+    }
+}
