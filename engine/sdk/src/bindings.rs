@@ -1,0 +1,110 @@
+//! The contract as `wit-bindgen` generates it from `engine/wit`, for what the rest of the SDK does not cover.
+//!
+//! One module for the imports, one for the HTTP handler and one for each hook, so that a component exports
+//! the hooks it asks for and no other.
+//!
+//! What is generated describes its world's imports to the linker whether they are used or not. That is why the
+//! hooks of WebSockets, whose worlds import types, are behind a feature.
+
+#![allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
+
+/// `wasi:http/incoming-handler` and the WASI interfaces it stands on.
+pub mod http {
+    wit_bindgen::generate!({
+        path: "../wit",
+        world: "request-handler",
+        generate_all,
+        pub_export_macro: true,
+        export_macro_name: "__export_request_handler",
+        default_bindings_module: "wasmkeep_sdk::bindings::http",
+        runtime_path: "::wasmkeep_sdk::__wit_bindgen::rt",
+    });
+}
+
+/// The interfaces of `wasmkeep:actor`.
+pub mod platform {
+    wit_bindgen::generate!({
+        path: "../wit",
+        inline: "
+            package wasmkeep:sdk;
+            world platform {
+                import wasmkeep:actor/storage@0.2.0;
+                import wasmkeep:actor/alarms@0.2.0;
+                import wasmkeep:actor/actors@0.2.0;
+                import wasmkeep:actor/websockets@0.2.0;
+                import wasmkeep:actor/context@0.2.0;
+            }
+        ",
+        world: "wasmkeep:sdk/platform",
+        generate_all,
+    });
+}
+
+/// The `on-init` hook.
+pub mod init {
+    wit_bindgen::generate!({
+        path: "../wit",
+        world: "hook-init",
+        pub_export_macro: true,
+        export_macro_name: "__export_init",
+        default_bindings_module: "wasmkeep_sdk::bindings::init",
+        runtime_path: "::wasmkeep_sdk::__wit_bindgen::rt",
+    });
+}
+
+/// The `on-alarm` hook.
+pub mod alarm {
+    wit_bindgen::generate!({
+        path: "../wit",
+        world: "hook-alarm",
+        pub_export_macro: true,
+        export_macro_name: "__export_alarm",
+        default_bindings_module: "wasmkeep_sdk::bindings::alarm",
+        runtime_path: "::wasmkeep_sdk::__wit_bindgen::rt",
+    });
+}
+
+/// The `on-websocket-open` hook.
+#[cfg(feature = "websockets")]
+pub mod websocket_open {
+    wit_bindgen::generate!({
+        path: "../wit",
+        world: "hook-websocket-open",
+        with: {
+            "wasmkeep:actor/actors@0.2.0": super::platform::wasmkeep::actor::actors,
+            "wasmkeep:actor/websockets@0.2.0": super::platform::wasmkeep::actor::websockets,
+        },
+        pub_export_macro: true,
+        export_macro_name: "__export_websocket_open",
+        default_bindings_module: "wasmkeep_sdk::bindings::websocket_open",
+        runtime_path: "::wasmkeep_sdk::__wit_bindgen::rt",
+    });
+}
+
+/// The `on-websocket-message` hook.
+#[cfg(feature = "websockets")]
+pub mod websocket_message {
+    wit_bindgen::generate!({
+        path: "../wit",
+        world: "hook-websocket-message",
+        with: { "wasmkeep:actor/websockets@0.2.0": super::platform::wasmkeep::actor::websockets },
+        pub_export_macro: true,
+        export_macro_name: "__export_websocket_message",
+        default_bindings_module: "wasmkeep_sdk::bindings::websocket_message",
+        runtime_path: "::wasmkeep_sdk::__wit_bindgen::rt",
+    });
+}
+
+/// The `on-websocket-close` hook.
+#[cfg(feature = "websockets")]
+pub mod websocket_close {
+    wit_bindgen::generate!({
+        path: "../wit",
+        world: "hook-websocket-close",
+        with: { "wasmkeep:actor/websockets@0.2.0": super::platform::wasmkeep::actor::websockets },
+        pub_export_macro: true,
+        export_macro_name: "__export_websocket_close",
+        default_bindings_module: "wasmkeep_sdk::bindings::websocket_close",
+        runtime_path: "::wasmkeep_sdk::__wit_bindgen::rt",
+    });
+}
