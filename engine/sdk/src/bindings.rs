@@ -1,7 +1,9 @@
 //! The contract as `wit-bindgen` generates it from `engine/wit`, for what the rest of the SDK does not cover.
 //!
 //! One module for the imports, one for the HTTP handler and one for each hook, so that a component exports
-//! the hooks it asks for and no other.
+//! the hooks it asks for and no other. [`actor!`](crate::actor) does that; a component that must see the raw
+//! handler implements [`http::exports::wasi::http::incoming_handler::Guest`] and calls
+//! `bindings::http::export_request_handler!` itself.
 //!
 //! What is generated describes its world's imports to the linker whether they are used or not. That is why the
 //! hooks of WebSockets, whose worlds import types, are behind a feature.
@@ -15,7 +17,7 @@ pub mod http {
         world: "request-handler",
         generate_all,
         pub_export_macro: true,
-        export_macro_name: "__export_request_handler",
+        export_macro_name: "export_request_handler",
         default_bindings_module: "wasmkeep_sdk::bindings::http",
         runtime_path: "::wasmkeep_sdk::__wit_bindgen::rt",
     });
@@ -46,7 +48,7 @@ pub mod init {
         path: "../wit",
         world: "hook-init",
         pub_export_macro: true,
-        export_macro_name: "__export_init",
+        export_macro_name: "export_init",
         default_bindings_module: "wasmkeep_sdk::bindings::init",
         runtime_path: "::wasmkeep_sdk::__wit_bindgen::rt",
     });
@@ -58,7 +60,7 @@ pub mod alarm {
         path: "../wit",
         world: "hook-alarm",
         pub_export_macro: true,
-        export_macro_name: "__export_alarm",
+        export_macro_name: "export_alarm",
         default_bindings_module: "wasmkeep_sdk::bindings::alarm",
         runtime_path: "::wasmkeep_sdk::__wit_bindgen::rt",
     });
@@ -75,7 +77,7 @@ pub mod websocket_open {
             "wasmkeep:actor/websockets@0.2.0": super::platform::wasmkeep::actor::websockets,
         },
         pub_export_macro: true,
-        export_macro_name: "__export_websocket_open",
+        export_macro_name: "export_websocket_open",
         default_bindings_module: "wasmkeep_sdk::bindings::websocket_open",
         runtime_path: "::wasmkeep_sdk::__wit_bindgen::rt",
     });
@@ -89,7 +91,7 @@ pub mod websocket_message {
         world: "hook-websocket-message",
         with: { "wasmkeep:actor/websockets@0.2.0": super::platform::wasmkeep::actor::websockets },
         pub_export_macro: true,
-        export_macro_name: "__export_websocket_message",
+        export_macro_name: "export_websocket_message",
         default_bindings_module: "wasmkeep_sdk::bindings::websocket_message",
         runtime_path: "::wasmkeep_sdk::__wit_bindgen::rt",
     });
@@ -103,7 +105,7 @@ pub mod websocket_close {
         world: "hook-websocket-close",
         with: { "wasmkeep:actor/websockets@0.2.0": super::platform::wasmkeep::actor::websockets },
         pub_export_macro: true,
-        export_macro_name: "__export_websocket_close",
+        export_macro_name: "export_websocket_close",
         default_bindings_module: "wasmkeep_sdk::bindings::websocket_close",
         runtime_path: "::wasmkeep_sdk::__wit_bindgen::rt",
     });

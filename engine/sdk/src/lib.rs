@@ -55,7 +55,7 @@ pub use wit_bindgen as __wit_bindgen;
 macro_rules! actor {
     ($actor:ty $(, $hook:ident)* $(,)?) => {
         type __WasmkeepExports = $crate::Exports<$actor>;
-        $crate::bindings::http::__export_request_handler!(__WasmkeepExports);
+        $crate::bindings::http::export_request_handler!(__WasmkeepExports);
         $($crate::__export_hook!($hook);)*
     };
 }
@@ -75,10 +75,10 @@ macro_rules! stateless {
 #[macro_export]
 macro_rules! __export_hook {
     (init) => {
-        $crate::bindings::init::__export_init!(__WasmkeepExports);
+        $crate::bindings::init::export_init!(__WasmkeepExports);
     };
     (alarm) => {
-        $crate::bindings::alarm::__export_alarm!(__WasmkeepExports);
+        $crate::bindings::alarm::export_alarm!(__WasmkeepExports);
     };
     ($websocket:ident) => {
         $crate::__export_websocket_hook!($websocket);
@@ -90,13 +90,13 @@ macro_rules! __export_hook {
 #[macro_export]
 macro_rules! __export_websocket_hook {
     (websocket_open) => {
-        $crate::bindings::websocket_open::__export_websocket_open!(__WasmkeepExports);
+        $crate::bindings::websocket_open::export_websocket_open!(__WasmkeepExports);
     };
     (websocket_message) => {
-        $crate::bindings::websocket_message::__export_websocket_message!(__WasmkeepExports);
+        $crate::bindings::websocket_message::export_websocket_message!(__WasmkeepExports);
     };
     (websocket_close) => {
-        $crate::bindings::websocket_close::__export_websocket_close!(__WasmkeepExports);
+        $crate::bindings::websocket_close::export_websocket_close!(__WasmkeepExports);
     };
 }
 

@@ -1,0 +1,20 @@
+//! A stateless component: it answers requests that are not for an actor.
+
+use wasmkeep_sdk::{Error, Handle, Request, Response, Result, stateless};
+
+const PAGE: &str = include_str!("index.html");
+
+struct Site;
+
+impl Handle for Site {
+    fn handle(request: Request) -> Result<Response> {
+        match (request.method(), request.path()) {
+            ("GET" | "HEAD", "/") => {
+                Ok(Response::new(PAGE).header("content-type", "text/html; charset=utf-8"))
+            }
+            (_, path) => Err(Error::new(404, format!("there is nothing at {path}"))),
+        }
+    }
+}
+
+stateless!(Site);
