@@ -37,8 +37,8 @@ pub trait World: 'static {
     /// Ends after `duration`; may be late by the coarseness of the executor's timers.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()>;
 
-    /// Runs a task on this thread.
-    fn spawn(&self, task: impl Future<Output = ()> + 'static);
+    /// Runs the task of an actor on this thread.
+    fn spawn(&self, id: &ActorId, task: impl Future<Output = ()> + 'static);
 
     /// Where blocking work goes.
     fn offload(&self) -> &dyn Offload;
@@ -218,7 +218,7 @@ impl<W: World> Actors<W> {
         self.roster.borrow_mut().woke(id.clone(), actor.clone(), now);
         let actors = self.clone();
         let task = actor.clone();
-        self.world.spawn(async move { actors.live(task).await });
+        self.world.spawn(id, async move { actors.live(task).await });
         Ok(actor)
     }
 
@@ -252,7 +252,11 @@ impl<W: World> Actors<W> {
         // No await between the last look at the lifecycle and this: an event that comes now finds no actor
         // of this name and wakes a new one.
         let mut roster = self.roster.borrow_mut();
-        if erased { roster.erased(&actor.id) } else { roster.slept(&actor.id) }
+        if erased {
+            roster.erased(&actor.id)
+        } else {
+            roster.slept(&actor.id)
+        }
         if roster.resident_count() == 0
             && let Some(waker) = self.when_empty.take()
         {
@@ -292,34 +296,22 @@ impl<W: World> Actors<W> {
         };
         let refused = |error: wasmkeep_storage::Error| InitError::Refused(error.to_string());
         database.begin_init().map_err(refused)?;
-        let ran = self
-            .within_limit(guest.init())
-            .await
-            .unwrap_or_else(|failure| Err(InitError::Poisoned(failure)));
-        database.end_cursors();
-        let result = match ran {
-            Ok(()) => {
-                let version = self.world.version(&actor.id.class);
-                database.commit_init(&version).map_err(refused)
-            }
-            Err(error) => Err(error),
-        };
-        if let Err(error) = &result {
+        let ran =
+            self.within_limit(guest.init()).await.unwrap_or_else(|failure| Err(InitError::Poisoned(failure)));
+        if let Err(InitError::Poisoned(failure)) = &ran {
+            // Before the transaction is undone: the instance may hold cursors into it.
+            body.guest = None;
+            self.world.observe(&actor.id, Happening::Failed(failure));
+        }
+        let version = self.world.version(&actor.id.class);
+        let result = ran.and_then(|()| database.commit_init(&version).map_err(refused));
+        if result.is_err() {
             database.abort_init();
-            if let InitError::Poisoned(failure) = error {
-                body.guest = None;
-                self.world.observe(&actor.id, Happening::Failed(failure));
-            }
         }
         result
     }
 
-    async fn run(
-        &self,
-        actor: &Actor<W>,
-        body: &mut Body<W>,
-        event: EventOf<W>,
-    ) -> (TurnEnd, StorageFate) {
+    async fn run(&self, actor: &Actor<W>, body: &mut Body<W>, event: EventOf<W>) -> (TurnEnd, StorageFate) {
         let ticket = event.ticket();
         let (Some(database), Some(guest)) = (&body.database, &mut body.guest) else {
             let failure = Failure::Bug("the actor is not running".into());
@@ -346,10 +338,10 @@ impl<W: World> Actors<W> {
         if event.rolled_back {
             self.world.observe(&actor.id, Happening::RolledBack);
         }
-        if event.delete_self {
+        if event.delete {
             return StorageFate::Erase;
         }
-        if event.poisoned {
+        if database.is_poisoned() {
             return StorageFate::Reopen;
         }
         if database.checkpoint_due()

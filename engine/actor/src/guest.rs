@@ -14,9 +14,12 @@ pub enum Refusal {
     /// No room for another resident actor.
     #[error("the node has no room for another actor; retry")]
     NoRoom,
-    /// The database could not be opened.
+    /// The database could not be opened now; it may work later.
     #[error("the actor's storage cannot be opened: {0}")]
     Storage(String),
+    /// The database cannot be used until somebody looks after it.
+    #[error("the actor's database is damaged: {0}")]
+    Damaged(String),
     /// The instance could not be made.
     #[error("the actor could not be started: {0}")]
     Start(String),

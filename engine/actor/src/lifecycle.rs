@@ -126,7 +126,10 @@ impl<E: Event> Lifecycle<E> {
     /// Nothing resident, nothing running, nothing waiting.
     #[must_use]
     pub fn is_asleep(&self) -> bool {
-        !self.outstanding && !self.storage_open && self.instance == Instance::Absent && self.mailbox.is_empty()
+        !self.outstanding
+            && !self.storage_open
+            && self.instance == Instance::Absent
+            && self.mailbox.is_empty()
     }
 
     /// Resident and doing nothing: may be told to [`Input::Rest`].

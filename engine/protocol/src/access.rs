@@ -85,7 +85,11 @@ mod tests {
             ("existing:main", "other", false, Decision::NotFound),
             ("internal", "a", true, Decision::Forbidden),
         ] {
-            assert_eq!(rule.parse::<Rule>().unwrap().decide(&name(actor), || exists), decision, "{rule} {actor}");
+            assert_eq!(
+                rule.parse::<Rule>().unwrap().decide(&name(actor), || exists),
+                decision,
+                "{rule} {actor}"
+            );
         }
     }
 

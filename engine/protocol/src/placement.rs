@@ -27,7 +27,7 @@ mod tests {
     fn the_hash_of_an_identity_never_changes() {
         assert_eq!(actor_hash("counter", "alice"), actor_hash("counter", "alice"));
         assert_ne!(actor_hash("a", "bc"), actor_hash("ab", "c"), "class and name are kept apart");
-        assert_eq!(actor_hash("counter", "alice"), 0x0, "pinned value");
+        assert_eq!(actor_hash("counter", "alice"), 16_812_465_281_443_751_297, "pinned value");
     }
 
     #[test]

@@ -1,1 +1,43 @@
-fn main() {}
+//! `wasmkeep`: the node and the operator's command line in one binary.
+//!
+//! The composition root: only this crate reads flags, files and signals, and only it ends the process.
+
+mod args;
+mod demo;
+mod exit;
+mod logs;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use mimalloc::MiMalloc;
+
+use crate::args::{Cli, Command};
+
+// Many small allocations of short life on every core: what mimalloc is made for.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to stdout and are no failure.
+            let _ = error.print();
+            return if error.use_stderr() { exit::Status::Usage.into() } else { exit::Status::Clean.into() };
+        }
+    };
+    logs::start();
+    let ended = match cli.command {
+        Command::Serve(flags) => serve::serve(*flags),
+        Command::Demo(flags) => demo::demo(*flags),
+    };
+    match ended {
+        Ok(()) => exit::Status::Clean.into(),
+        Err(failure) => {
+            eprintln!("wasmkeep: {failure}");
+            failure.status.into()
+        }
+    }
+}

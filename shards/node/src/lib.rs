@@ -1,4 +1,14 @@
-//! A node: what runs actors on cores and answers the outside.
+//! One node: executors on cores, the HTTP front, the actors of each shard, the mesh between them.
+//!
+//! It reads no flag, no environment variable and prints nothing; the command line does.
 
+pub mod config;
 pub mod http;
+mod metrics;
+mod node;
 pub mod runtime;
+mod shard;
+mod state;
+
+pub use config::Config;
+pub use node::{Node, NodeError, Stopped};

@@ -161,13 +161,7 @@ fn storage_that_cannot_be_opened_refuses_everyone_waiting_and_is_tried_again() {
 #[test]
 fn an_instance_that_cannot_be_made_closes_the_database_again() {
     check(
-        [
-            arrive(1),
-            Input::Opened(Ok(())),
-            Input::Started(Err(Refusal::NoRoom)),
-            Input::Closed,
-            arrive(2),
-        ],
+        [arrive(1), Input::Opened(Ok(())), Input::Started(Err(Refusal::NoRoom)), Input::Closed, arrive(2)],
         &expect![[r"
             open
             start
@@ -308,7 +302,14 @@ fn a_connection_that_cannot_be_trusted_is_opened_again() {
 #[test]
 fn an_event_whose_sender_left_never_runs_and_wakes_nobody() {
     check(
-        [arrive(100), arrive(1), arrive(101), Input::Opened(Ok(())), Input::Started(Ok(NeedsInit::No)), ended()],
+        [
+            arrive(100),
+            arrive(1),
+            arrive(101),
+            Input::Opened(Ok(())),
+            Input::Started(Ok(NeedsInit::No)),
+            ended(),
+        ],
         &expect![[r"
             wait
             open

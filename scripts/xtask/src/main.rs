@@ -1,0 +1,23 @@
+//! Checks of the repository itself, run by CI.
+
+mod arrows;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Check that crates use only what docs/architecture.md says they may.
+    Arrows,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().task {
+        Task::Arrows => arrows::check(),
+    }
+}

@@ -1,0 +1,75 @@
+//! How the process ends: one status per reason, so that a service manager can tell them apart.
+
+use std::{fmt, process::ExitCode};
+
+use wasmkeep_node::{NodeError, runtime::{PreflightError, StartError}};
+
+/// Exit statuses. Documented in `wasmkeep serve --help`; a number never changes its meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// Stopped as asked.
+    Clean = 0,
+    /// A flag, or a combination of them, cannot be used (R-FLAG-5).
+    Usage = 2,
+    /// A component, or a file of values, cannot be served.
+    Component = 3,
+    /// The data directory cannot be used.
+    DataDir = 4,
+    /// The address cannot be listened on.
+    Address = 5,
+    /// Too little memory may be locked, or too few files opened.
+    Limits = 6,
+    /// io_uring is not available.
+    IoUring = 7,
+    /// The cores cannot be used as asked, or their timers do not work.
+    Cores = 8,
+    /// A fault of ours.
+    Internal = 70,
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        Self::from(status as u8)
+    }
+}
+
+/// Why a command failed: one sentence, and its status.
+#[derive(Debug)]
+pub struct Failure {
+    /// What the process exits with.
+    pub status: Status,
+    sentence: String,
+}
+
+impl Failure {
+    /// A failure told by `sentence`.
+    pub fn new(status: Status, sentence: impl fmt::Display) -> Self {
+        Self { status, sentence: sentence.to_string() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl From<NodeError> for Failure {
+    fn from(error: NodeError) -> Self {
+        let status = match &error {
+            NodeError::Component { .. } => Status::Component,
+            NodeError::DataDir { .. } | NodeError::DataDirInUse(_) => Status::DataDir,
+            NodeError::Listen(_) => Status::Address,
+            NodeError::OpenFiles(_) | NodeError::Preflight(PreflightError::Memlock { .. }) => Status::Limits,
+            NodeError::Preflight(PreflightError::IoUring(_)) => Status::IoUring,
+            NodeError::Preflight(_) | NodeError::Start(StartError::SelfTest { .. } | StartError::Executor { .. }) => {
+                Status::Cores
+            }
+            NodeError::Start(_) | NodeError::Runtime(_) | NodeError::Sqlite(_) | NodeError::Thread(_) => {
+                Status::Internal
+            }
+        };
+        Self::new(status, error)
+    }
+}

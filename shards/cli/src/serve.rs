@@ -1,0 +1,226 @@
+//! `wasmkeep serve`: from flags to a running node, and from a signal to its end.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    io::Write,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use signal_hook::{consts::TERM_SIGNALS, iterator::Signals};
+use wasmkeep_node::{
+    Config, Node,
+    config::{ActorLimits, ClassConfig, ComponentConfig},
+    runtime::{CpuSet, Placement},
+};
+use wasmkeep_protocol::{ActorClass, access::Rule, limits};
+
+use crate::{
+    args::{self, EnvFile, Serve},
+    exit::{Failure, Status},
+};
+
+/// Runs a node until it is told to stop.
+///
+/// # Errors
+/// One sentence and the status of the process.
+pub fn serve(flags: Serve) -> Result<(), Failure> {
+    let config = config(flags)?;
+    let signals = signals()?;
+    let node = Node::start(config)?;
+    println!("listening on http://{}", node.address());
+    run(node, signals)
+}
+
+/// Takes the signals that end the process, from now on.
+pub(crate) fn signals() -> Result<Signals, Failure> {
+    Signals::new(TERM_SIGNALS)
+        .map_err(|error| Failure::new(Status::Internal, format!("signals cannot be handled: {error}")))
+}
+
+/// Waits for the first signal and stops the node. A second signal ends the process at once.
+pub(crate) fn run(node: Node, mut signals: Signals) -> Result<(), Failure> {
+    // A closed stdout is no reason not to serve.
+    let _ = std::io::stdout().flush();
+    signals.forever().next();
+    tracing::info!("stopping: events in flight have {:?}", limits::STOP_GRACE);
+    for &signal in TERM_SIGNALS {
+        // Conditional on the flag, which is set already.
+        let armed = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        if let Err(error) = signal_hook::flag::register_conditional_shutdown(signal, 1, armed) {
+            tracing::warn!("a second signal will not end the process at once: {error}");
+        }
+    }
+    let stopped = node.stop(limits::STOP_GRACE);
+    if stopped.cut > 0 {
+        tracing::warn!(actors = stopped.cut, "events that did not end in time were cut");
+    }
+    match stopped.failed.first() {
+        None => Ok(()),
+        Some(failed) => Err(Failure::new(Status::Internal, failed)),
+    }
+}
+
+fn config(flags: Serve) -> Result<Config, Failure> {
+    let Serve { stateless, actors, env, access, node } = flags;
+    if actors.is_empty() && stateless.is_none() {
+        let sentence = "nothing to serve: add --actor CLASS=FILE.wasm, or the path of a stateless component";
+        return Err(Failure::new(Status::Usage, sentence));
+    }
+    let classes: HashSet<&ActorClass> = actors.iter().map(|(class, _)| class).collect();
+    if classes.len() < actors.len() {
+        return Err(Failure::new(Status::Usage, "a class is given twice: use --actor once for each class"));
+    }
+    let known = |class: &ActorClass, flag: &str| {
+        if classes.contains(class) {
+            return Ok(());
+        }
+        let sentence = format!("{flag} names the class {class}, which is not served: add --actor {class}=FILE.wasm");
+        Err(Failure::new(Status::Usage, sentence))
+    };
+    let mut rules: BTreeMap<ActorClass, Rule> = BTreeMap::new();
+    for (class, rule) in access {
+        known(&class, "--access")?;
+        if rules.insert(class.clone(), rule).is_some() {
+            let sentence = format!("--access is given twice for the class {class}: keep one");
+            return Err(Failure::new(Status::Usage, sentence));
+        }
+    }
+    for class in env.iter().filter_map(|file| file.class.as_ref()) {
+        known(class, "--env")?;
+    }
+    let values = Values::read(&env)?;
+    let mut configured = Vec::new();
+    for (class, path) in &actors {
+        let component = component(path, values.of(Some(class)))?;
+        let access = rules.remove(class).unwrap_or_default();
+        configured.push(ClassConfig { class: class.clone(), component, access });
+    }
+    let stateless = stateless.map(|path| component(&path, values.of(None))).transpose()?;
+    node_config(node, configured, stateless)
+}
+
+/// A node's configuration from its flags and what it serves.
+pub(crate) fn node_config(
+    flags: args::Node,
+    classes: Vec<ClassConfig>,
+    stateless: Option<ComponentConfig>,
+) -> Result<Config, Failure> {
+    let limits = flags.limits;
+    Ok(Config {
+        listen: flags.listen,
+        data_dir: flags.data_dir,
+        node_id: flags.node_id,
+        tenant: "default".parse().map_err(|error| Failure::new(Status::Internal, error))?,
+        classes,
+        stateless,
+        connections_max: flags.max_connections,
+        limits: ActorLimits {
+            resident_max: limits.max_resident,
+            hibernate_after: limits.hibernate_after_secs,
+            event_wall_clock: limits.event_limit_secs,
+            mailbox_events_max: limits.mailbox,
+            memory_bytes_max: mib(limits.actor_memory_mib)?,
+            storage_bytes_max: limits.actor_storage_mib << 20,
+            body_bytes_max: limits.max_body_mib << 20,
+        },
+        stall_after: Duration::from_millis(flags.placement.stall_after_ms),
+        placement: placement(flags.placement)?,
+    })
+}
+
+fn mib(number: u64) -> Result<usize, Failure> {
+    usize::try_from(number << 20).map_err(|error| Failure::new(Status::Usage, error))
+}
+
+fn placement(flags: args::Placement) -> Result<Placement, Failure> {
+    let cpuset = match flags.cpuset {
+        None => None,
+        Some(text) => Some(text.parse::<CpuSet>().map_err(|error| Failure::new(Status::Usage, error))?),
+    };
+    let machine = Placement::for_this_machine()
+        .map_err(|error| Failure::new(Status::Cores, format!("the cores cannot be counted: {error}")))?;
+    let shards = flags.shards.unwrap_or_else(|| cpuset.as_ref().map_or(machine.shards, CpuSet::len));
+    Ok(Placement {
+        shards,
+        cpuset,
+        pin: !flags.overprovisioned,
+        spin_before_park: Duration::from_micros(flags.spin_before_park_us),
+        ring_depth: flags.ring_depth,
+        io_memory: flags.io_memory_kib << 10,
+    })
+}
+
+/// Reads a component.
+pub(crate) fn component(path: &Path, env: Arc<Vec<(String, String)>>) -> Result<ComponentConfig, Failure> {
+    let wasm = std::fs::read(path).map_err(|error| {
+        Failure::new(Status::Component, format!("the component {path:?} cannot be read: {error}"))
+    })?;
+    Ok(ComponentConfig { path: path.to_owned(), wasm: wasm.into(), env })
+}
+
+/// The values of all `--env` files. A later file wins over an earlier one, one for a class over one for all.
+#[derive(Debug, Default)]
+struct Values {
+    shared: BTreeMap<String, String>,
+    by_class: BTreeMap<ActorClass, BTreeMap<String, String>>,
+}
+
+impl Values {
+    fn read(files: &[EnvFile]) -> Result<Self, Failure> {
+        let mut values = Self::default();
+        for EnvFile { class, file } in files {
+            let failure = |error: dotenvy::Error| {
+                Failure::new(Status::Component, format!("the values in {file:?} cannot be read: {error}"))
+            };
+            let into = match class {
+                None => &mut values.shared,
+                Some(class) => values.by_class.entry(class.clone()).or_default(),
+            };
+            for pair in dotenvy::from_path_iter(file).map_err(failure)? {
+                let (name, value) = pair.map_err(failure)?;
+                into.insert(name, value);
+            }
+        }
+        Ok(values)
+    }
+
+    fn of(&self, class: Option<&ActorClass>) -> Arc<Vec<(String, String)>> {
+        let mut merged = self.shared.clone();
+        if let Some(own) = class.and_then(|class| self.by_class.get(class)) {
+            merged.extend(own.clone());
+        }
+        Arc::new(merged.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_for_a_class_win_over_values_for_all_and_later_files_over_earlier() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let all = write("all", "A=1\nB=1\n# a comment\nC='x y'\n");
+        let later = write("later", "B=2\n");
+        let own = write("own", "A=3\n");
+        let class: ActorClass = "counter".parse().unwrap();
+        let files = [
+            EnvFile { class: None, file: all },
+            EnvFile { class: Some(class.clone()), file: own },
+            EnvFile { class: None, file: later },
+        ];
+        let values = Values::read(&files).unwrap();
+        let pairs = |class| values.of(class).iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>();
+        assert_eq!(pairs(Some(&class)), ["A=3", "B=2", "C=x y"]);
+        assert_eq!(pairs(None), ["A=1", "B=2", "C=x y"]);
+        let missing = EnvFile { class: None, file: folder.path().join("missing") };
+        assert_eq!(Values::read(&[missing]).unwrap_err().status, Status::Component);
+    }
+}

@@ -1,0 +1,73 @@
+//! What a node is started with. Reading flags and files is the command line's business.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule};
+
+use crate::runtime::Placement;
+
+/// Everything a node needs to know.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where clients connect. Port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where databases and compiled code are kept.
+    pub data_dir: PathBuf,
+    /// In the `x-wasmkeep-node` header.
+    pub node_id: NodeId,
+    /// Whose actors these are.
+    pub tenant: Tenant,
+    /// The classes it serves.
+    pub classes: Vec<ClassConfig>,
+    /// What answers outside `/actor` and `/_wasmkeep`.
+    pub stateless: Option<ComponentConfig>,
+    /// Client connections at once, before the open-file limit lowers it.
+    pub connections_max: usize,
+    /// Limits of actors.
+    pub limits: ActorLimits,
+    /// Cores.
+    pub placement: Placement,
+    /// A poll of one actor that holds its core longer than this is logged.
+    pub stall_after: Duration,
+}
+
+/// A component and the values it sees in its environment.
+#[derive(Debug, Clone)]
+pub struct ComponentConfig {
+    /// Where it was read from, for messages.
+    pub path: PathBuf,
+    /// The component.
+    pub wasm: Arc<[u8]>,
+    /// Environment variables.
+    pub env: Arc<Vec<(String, String)>>,
+}
+
+/// A class of actors.
+#[derive(Debug, Clone)]
+pub struct ClassConfig {
+    /// Its name.
+    pub class: ActorClass,
+    /// Its code.
+    pub component: ComponentConfig,
+    /// Who may reach it from outside.
+    pub access: Rule,
+}
+
+/// Limits of actors. See `wasmkeep_protocol::limits` for the defaults.
+#[derive(Debug, Clone, Copy)]
+pub struct ActorLimits {
+    /// Actors in memory at once, over all shards.
+    pub resident_max: usize,
+    /// Idle time before an actor hibernates.
+    pub hibernate_after: Duration,
+    /// Wall clock of one event.
+    pub event_wall_clock: Duration,
+    /// Waiting events per actor.
+    pub mailbox_events_max: usize,
+    /// Linear memory per actor, in bytes.
+    pub memory_bytes_max: usize,
+    /// Database per actor, in bytes.
+    pub storage_bytes_max: u64,
+    /// Request body, in bytes.
+    pub body_bytes_max: u64,
+}

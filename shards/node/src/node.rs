@@ -1,0 +1,379 @@
+//! One node, from its configuration to its end: the order in which things start and stop.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use wasmkeep_host::{Identity, LoadError, Runtime, RuntimeConfig, RuntimeError, Timers};
+use wasmkeep_storage::Pacer;
+
+use crate::{
+    config::{ComponentConfig, Config},
+    http::{self, Admission, Front, Handover, Inbound, ListenError, Stats},
+    metrics::{Metrics, Watched},
+    runtime::{
+        Endpoint, Hooks, OffloadPool, PreflightError, ShardContext, ShardFailed, Shards, StartError, mesh,
+        offload::OFFLOAD_THREADS, preflight, preflight::open_files_max, start,
+    },
+    shard::{Message, Shard},
+    state::{Class, NodeState, Stateless},
+};
+
+/// Instances alive beyond the resident actors: those being replaced, and stateless requests under way.
+const SPARE_INSTANCES: usize = 256;
+
+/// Descriptors a node needs besides those of connections and actors: rings, listeners, logs, components.
+const OTHER_FILES: u64 = 128;
+
+/// Descriptors of a resident actor: its database and its WAL.
+const FILES_PER_ACTOR: u64 = 2;
+
+/// Room of one shard's inbox.
+const INBOX_MESSAGES: usize = crate::runtime::mesh::INBOX_MESSAGES;
+
+/// Why a node does not start. One sentence each.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// A component cannot be served.
+    #[error("{path:?} cannot be served: {source}")]
+    Component {
+        /// Where it was read from.
+        path: PathBuf,
+        /// Why.
+        source: LoadError,
+    },
+    /// The data directory.
+    #[error("the data directory {path:?} cannot be used: {source}")]
+    DataDir {
+        /// As given.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another node has it.
+    #[error("the data directory {0:?} is in use by another node; stop it or choose another --data-dir")]
+    DataDirInUse(PathBuf),
+    /// The address.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The machine.
+    #[error(transparent)]
+    Preflight(#[from] PreflightError),
+    /// The executors.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// wasmtime.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The linked SQLite.
+    #[error(transparent)]
+    Sqlite(#[from] wasmkeep_storage::VersionError),
+    /// Threads.
+    #[error("a thread could not be started: {0}; free threads or descriptors and start again")]
+    Thread(io::Error),
+    /// Too few descriptors for even one connection and one actor.
+    #[error(
+        "the open-file limit of {0} is too low; raise it with `ulimit -n 65536` or LimitNOFILE=65536 in the systemd unit"
+    )]
+    OpenFiles(u64),
+}
+
+/// A running node.
+pub struct Node {
+    address: SocketAddr,
+    shards: Shards<usize>,
+    controls: Vec<flume::Sender<Control>>,
+    state: Arc<NodeState>,
+    /// Held for the life of the node, so that no second one uses the data directory.
+    _lock: File,
+}
+
+/// How a node ended.
+#[derive(Debug)]
+pub struct Stopped {
+    /// Actors whose events did not end in time.
+    pub cut: usize,
+    /// Shards that failed rather than stopped.
+    pub failed: Vec<ShardFailed>,
+}
+
+enum Control {
+    Stop(Duration),
+}
+
+impl Node {
+    /// Starts a node: checks the machine, takes the data directory and the address, loads the components, starts
+    /// the shards. Returns when it serves.
+    ///
+    /// # Errors
+    /// [`NodeError`]; nothing runs then.
+    pub fn start(config: Config) -> Result<Self, NodeError> {
+        wasmkeep_storage::check_sqlite_version()?;
+        preflight(&config.placement)?;
+        let shards = config.placement.shards;
+        let (connections_max, resident_max) = fit_open_files(&config, open_files_max())?;
+        let lock = take_data_dir(&config.data_dir)?;
+        let bound = http::listen(config.listen, shards)?;
+        let runtime = Runtime::new(&RuntimeConfig {
+            cache_dir: config.data_dir.join("compiled"),
+            resident_max: resident_max + SPARE_INSTANCES,
+            memory_bytes_max: config.limits.memory_bytes_max,
+        })?;
+        let offload = OffloadPool::start(OFFLOAD_THREADS).map_err(NodeError::Thread)?;
+        let state = Arc::new(load(&config, resident_max, &runtime, offload)?);
+        let epochs = runtime.clone();
+        let hooks = Hooks {
+            on_tick: Box::new(move || epochs.advance_epoch()),
+            stall_after: config.stall_after,
+            ..Hooks::default()
+        };
+        let admission = Admission::new(connections_max);
+        let (report, reports) = flume::bounded(shards);
+        let (controls, seats) = seats(bound.listeners, &state, &admission, &report);
+        let running = start(&config.placement, hooks, move |context| {
+            let seat = seats[context.index].clone();
+            async move { seat.run(context).await }
+        })?;
+        drop(report);
+        let mut fronts: Vec<(usize, Arc<Stats>)> = reports.into_iter().collect();
+        fronts.sort_by_key(|(shard, _)| *shard);
+        let fronts = fronts.into_iter().map(|(_, stats)| stats).collect();
+        state.metrics.watch(Watched { beats: running.beats().to_vec(), fronts, admission });
+        Ok(Self { address: bound.address, shards: running, controls, state, _lock: lock })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops: takes nothing new, lets events in flight finish within `grace`, closes every actor.
+    pub fn stop(self, grace: Duration) -> Stopped {
+        self.state.stopping.store(true, Ordering::Relaxed);
+        for control in &self.controls {
+            // A shard that is gone is told about by its join.
+            let _ = control.send(Control::Stop(grace));
+        }
+        let mut stopped = Stopped { cut: 0, failed: Vec::new() };
+        for ended in self.shards.join() {
+            match ended {
+                Ok(cut) => stopped.cut += cut,
+                Err(failed) => stopped.failed.push(failed),
+            }
+        }
+        stopped
+    }
+}
+
+/// Lowers the numbers of connections and resident actors to what the open-file limit allows (R-FLAG-2): what is
+/// left for both is shared in proportion, a connection needing one descriptor and an actor two.
+fn fit_open_files(config: &Config, files: u64) -> Result<(usize, usize), NodeError> {
+    let shards = config.placement.shards as u64;
+    let other = OTHER_FILES + 32 * shards;
+    let (connections, resident) = (config.connections_max as u64, config.limits.resident_max as u64);
+    let wanted = connections.saturating_add(resident.saturating_mul(FILES_PER_ACTOR));
+    let left = files.saturating_sub(other);
+    if wanted <= left {
+        return Ok((config.connections_max, config.limits.resident_max));
+    }
+    let share = |part: u64| (u128::from(part) * u128::from(left) / u128::from(wanted)) as usize;
+    let (connections, resident) = (share(connections), share(resident));
+    if connections == 0 || resident < config.placement.shards {
+        return Err(NodeError::OpenFiles(files));
+    }
+    tracing::warn!(
+        open_files = files,
+        connections,
+        resident,
+        "the open-file limit is low: fewer connections and fewer actors in memory than asked for"
+    );
+    Ok((connections, resident))
+}
+
+/// Makes the directory when missing and locks it.
+fn take_data_dir(path: &Path) -> Result<File, NodeError> {
+    let refused = |source| NodeError::DataDir { path: path.to_owned(), source };
+    fs::create_dir_all(path).map_err(refused)?;
+    let lock =
+        File::options().create(true).write(true).truncate(false).open(path.join("lock")).map_err(refused)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => return Err(NodeError::DataDirInUse(path.to_owned())),
+        Err(fs::TryLockError::Error(source)) => return Err(refused(source)),
+    }
+    let temporary = path.join("tmp");
+    fs::create_dir_all(&temporary).map_err(refused)?;
+    wasmkeep_storage::set_temp_folder(temporary);
+    Ok(lock)
+}
+
+fn load(
+    config: &Config,
+    resident_max: usize,
+    runtime: &Runtime,
+    offload: OffloadPool,
+) -> Result<NodeState, NodeError> {
+    let databases_dir = std::path::absolute(&config.data_dir)
+        .map_err(|source| NodeError::DataDir { path: config.data_dir.clone(), source })?
+        .join("actors");
+    let mut classes = HashMap::new();
+    for class in &config.classes {
+        let version = load_one(&class.component, |wasm| runtime.load_actor(wasm))?;
+        tracing::info!(class = %class.class, version = version.id(), component = %class.component.path.display(), "serving");
+        let env = Arc::clone(&class.component.env);
+        classes.insert(class.class.clone(), Class { version, access: class.access.clone(), env });
+    }
+    let stateless = match &config.stateless {
+        None => None,
+        Some(component) => {
+            let version = load_one(component, |wasm| runtime.load_stateless(wasm))?;
+            let identity = Arc::new(Identity {
+                tenant: config.tenant.to_string(),
+                class: String::new(),
+                name: "stateless".to_owned(),
+                node: config.node_id.to_string(),
+                generation: 0,
+                version: version.id().to_owned(),
+            });
+            Some(Stateless { version, identity, env: Arc::clone(&component.env) })
+        }
+    };
+    let mut limits = config.limits;
+    limits.resident_max = resident_max;
+    Ok(NodeState {
+        node_id: config.node_id.clone(),
+        tenant: config.tenant.clone(),
+        classes,
+        stateless,
+        storage: wasmkeep_storage::Config {
+            quota_bytes: config.limits.storage_bytes_max,
+            pacer: Pacer::default(),
+            root: databases_dir.clone(),
+        },
+        databases_dir: databases_dir.join(config.tenant.as_str()),
+        limits,
+        shards: config.placement.shards,
+        metrics: Metrics::new(offload.clone()),
+        offload,
+        timers: Timers::start().map_err(NodeError::Thread)?,
+        shards_ready: AtomicUsize::new(0),
+        stopping: AtomicBool::new(false),
+    })
+}
+
+fn load_one(
+    component: &ComponentConfig,
+    load: impl FnOnce(&[u8]) -> Result<wasmkeep_host::Version, LoadError>,
+) -> Result<wasmkeep_host::Version, NodeError> {
+    load(&component.wasm).map_err(|source| NodeError::Component { path: component.path.clone(), source })
+}
+
+/// What travels to a shard's thread.
+struct Seat {
+    endpoint: Endpoint<Message>,
+    listener: TcpListener,
+    control: flume::Receiver<Control>,
+    state: Arc<NodeState>,
+    admission: Admission,
+    report: flume::Sender<(usize, Arc<Stats>)>,
+}
+
+/// A seat is taken once, by the shard of its place.
+#[derive(Clone)]
+struct Place(Arc<std::sync::Mutex<Option<Seat>>>);
+
+fn seats(
+    listeners: Vec<TcpListener>,
+    state: &Arc<NodeState>,
+    admission: &Admission,
+    report: &flume::Sender<(usize, Arc<Stats>)>,
+) -> (Vec<flume::Sender<Control>>, Vec<Place>) {
+    let endpoints = mesh(state.shards, INBOX_MESSAGES);
+    endpoints
+        .into_iter()
+        .zip(listeners)
+        .map(|(endpoint, listener)| {
+            let (control, controlled) = flume::bounded(1);
+            let seat = Seat {
+                endpoint,
+                listener,
+                control: controlled,
+                state: Arc::clone(state),
+                admission: admission.clone(),
+            };
+            (control, Place(Arc::new(std::sync::Mutex::new(Some(seat)))))
+        })
+        .unzip()
+}
+
+impl Place {
+    async fn run(self, context: ShardContext) -> usize {
+        let seat = self.0.lock().ok().and_then(|mut seat| seat.take());
+        match seat {
+            Some(seat) => seat.run(context).await,
+            None => 0,
+        }
+    }
+}
+
+impl Seat {
+    /// A shard's whole life; says how many actors had to be cut.
+    async fn run(self, context: ShardContext) -> usize {
+        let Self { endpoint, listener, control, state, admission, report } = self;
+        let sleeper = context.sleeper.clone();
+        let shard = Shard::new(Arc::clone(&state), context.clone(), endpoint);
+        let mut config = http::Config::new(context.index);
+        config.limits.body_bytes_max = state.limits.body_bytes_max;
+        let (router, answering) = (Rc::clone(&shard), Rc::clone(&shard));
+        let front = Front::new(
+            config,
+            sleeper.clone(),
+            admission,
+            move |path| router.owner(path),
+            move |request| Rc::clone(&answering).answer(request),
+        );
+        let sending = Rc::clone(&shard);
+        let send = move |handover: Handover| sending.hand_over(handover);
+        glommio::spawn_local(Rc::clone(&front).accept(listener, send.clone())).detach();
+        let (receiving, receiver) = (Rc::clone(&shard), Rc::clone(&front));
+        glommio::spawn_local(async move {
+            while let Some(message) = receiving.endpoint.receive().await {
+                match message {
+                    Message::Event(id, event) => receiving.dispatch(&id, event),
+                    Message::Connection(handover) => {
+                        Rc::clone(&receiver).spawn(Inbound::from(handover), send.clone());
+                    }
+                    Message::Gauges(done) => {
+                        receiving.update_gauges();
+                        drop(done);
+                    }
+                }
+            }
+        })
+        .detach();
+        state.shards_ready.fetch_add(1, Ordering::Relaxed);
+        // Whoever starts the node waits for every shard's report before it says that it serves.
+        let _ = report.send((context.index, Arc::clone(front.stats())));
+        drop(report);
+        let grace = match control.recv_async().await {
+            Ok(Control::Stop(grace)) => grace,
+            // The node was dropped without being stopped.
+            Err(_) => Duration::ZERO,
+        };
+        front.connections().stop();
+        let cut = shard.stop(grace).await;
+        let _ = sleeper.timeout(Duration::from_secs(1), front.connections().drained()).await;
+        cut
+    }
+}

@@ -1,0 +1,91 @@
+//! The answers the node itself gives, and how an event that was not answered is told to its client.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use wasmkeep_actor::{Failure, Refusal};
+use wasmkeep_host::{ResponseBody, Unanswered};
+
+/// Seconds a client should wait before it tries again what was refused (R-WAIT-1).
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// A plain answer of one sentence.
+pub(crate) fn sentence(status: StatusCode, text: &str) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(Bytes::from(format!("{text}\n"))));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, PLAIN);
+    response
+}
+
+/// As [`sentence`], with `Retry-After`: nothing ran, and it may work in a moment.
+pub(crate) fn retry_later(status: StatusCode, text: &str) -> Response<ResponseBody> {
+    let mut response = sentence(status, text);
+    response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+    response
+}
+
+/// What the client of an unanswered event is told. Reasons that come from an actor's code or a file name stay in
+/// the node's log.
+pub(crate) fn unanswered(why: &Unanswered) -> Response<ResponseBody> {
+    let internal = |text: &str| sentence(StatusCode::INTERNAL_SERVER_ERROR, text);
+    match why {
+        Unanswered::Refused(refusal) => refused(refusal),
+        Unanswered::Failed(Failure::Trap(_)) => internal("the actor trapped; see the node's log"),
+        Unanswered::Failed(Failure::TimeLimit(limit)) => {
+            internal(&format!("the event ran longer than its limit of {} s", limit.as_secs_f64()))
+        }
+        Unanswered::Failed(Failure::Bug(_)) => internal("the node failed while the event ran; see its log"),
+        Unanswered::Mistake(mistake) => internal(&mistake.to_string()),
+        Unanswered::Dropped => internal("the node stopped before the event was answered"),
+    }
+}
+
+fn refused(refusal: &Refusal) -> Response<ResponseBody> {
+    match refusal {
+        Refusal::MailboxFull(_) | Refusal::Stopping | Refusal::NoRoom => {
+            retry_later(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string())
+        }
+        Refusal::Storage(_) => retry_later(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the actor's storage cannot be opened; see the node's log",
+        ),
+        Refusal::Damaged(_) => {
+            sentence(StatusCode::INTERNAL_SERVER_ERROR, "the actor's database is damaged; see the node's log")
+        }
+        Refusal::Start(_) => {
+            sentence(StatusCode::INTERNAL_SERVER_ERROR, "the actor could not be started; see the node's log")
+        }
+        Refusal::Init(_) => {
+            sentence(StatusCode::INTERNAL_SERVER_ERROR, "the actor's on-init failed; see the node's log")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_did_not_run_may_be_retried_and_what_ran_says_500() {
+        for (why, status, retry) in [
+            (Unanswered::Refused(Refusal::MailboxFull(256)), 503, true),
+            (Unanswered::Refused(Refusal::Stopping), 503, true),
+            (Unanswered::Refused(Refusal::NoRoom), 503, true),
+            (Unanswered::Refused(Refusal::Storage("x".into())), 503, true),
+            (Unanswered::Refused(Refusal::Damaged("x".into())), 500, false),
+            (Unanswered::Refused(Refusal::Init("x".into())), 500, false),
+            (Unanswered::Refused(Refusal::Start("x".into())), 500, false),
+            (Unanswered::Failed(Failure::Trap("x".into())), 500, false),
+            (Unanswered::Failed(Failure::TimeLimit(Duration::from_secs(30))), 500, false),
+            (Unanswered::Failed(Failure::Bug("x".into())), 500, false),
+            (Unanswered::Dropped, 500, false),
+        ] {
+            let response = unanswered(&why);
+            assert_eq!(response.status().as_u16(), status, "{why:?}");
+            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), retry, "{why:?}");
+        }
+    }
+}

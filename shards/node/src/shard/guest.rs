@@ -1,0 +1,64 @@
+//! A live instance whose memory is on the shard's meter.
+
+use std::{cell::Cell, rc::Rc};
+
+use wasmkeep_actor::{Guest, InitError, TurnEnd};
+use wasmkeep_host::{HttpEvent, Instance, instance_memory_bytes};
+
+/// Linear memory of all instances of a shard, in bytes.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryMeter(Cell<usize>);
+
+impl MemoryMeter {
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.get()
+    }
+}
+
+/// An instance and the part of the meter that is its own.
+pub(crate) struct MeteredInstance {
+    instance: Instance,
+    meter: Rc<MemoryMeter>,
+    counted: usize,
+}
+
+impl MeteredInstance {
+    pub(crate) fn new(instance: Instance, meter: Rc<MemoryMeter>) -> Self {
+        let mut metered = Self { instance, meter, counted: 0 };
+        metered.measure();
+        metered
+    }
+
+    fn measure(&mut self) {
+        let now = instance_memory_bytes(&self.instance);
+        let others = self.meter.bytes() - self.counted;
+        self.meter.0.set(others + now);
+        self.counted = now;
+    }
+}
+
+impl Drop for MeteredInstance {
+    fn drop(&mut self) {
+        self.meter.0.set(self.meter.bytes() - self.counted);
+    }
+}
+
+impl Guest for MeteredInstance {
+    type Event = HttpEvent;
+
+    fn has_init(&self) -> bool {
+        self.instance.has_init()
+    }
+
+    async fn init(&mut self) -> Result<(), InitError> {
+        let result = self.instance.init().await;
+        self.measure();
+        result
+    }
+
+    async fn deliver(&mut self, event: HttpEvent) -> TurnEnd {
+        let end = self.instance.deliver(event).await;
+        self.measure();
+        end
+    }
+}

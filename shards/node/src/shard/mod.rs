@@ -1,0 +1,297 @@
+//! One shard: its actors, and the requests that reach them from its own connections and from other shards.
+
+mod answer;
+mod body;
+mod guest;
+mod route;
+mod world;
+
+use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::future::{Either, select};
+use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts, uri::PathAndQuery};
+use wasmkeep_actor::{Actors, Event, Failure, Guest, Limits};
+use wasmkeep_host::{HttpEvent, RequestBody, ResponseBody, Unanswered};
+use wasmkeep_protocol::{ActorClass, ActorId, access::Decision, headers, placement::shard_of};
+
+use self::{
+    body::Pump,
+    route::{Route, guest_target},
+    world::ShardWorld,
+};
+use crate::{
+    http as front,
+    metrics::ShardMetrics,
+    runtime::{Endpoint, Label, ShardContext},
+    state::NodeState,
+};
+
+/// How long a request waits for room in another shard's inbox.
+const MESH_WAIT: Duration = Duration::from_secs(1);
+
+/// How often idle actors are looked for, at most; less often when nothing could be idle long enough.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// What shards send each other.
+pub(crate) enum Message {
+    /// An event for an actor of the receiving shard.
+    Event(ActorId, HttpEvent),
+    /// A connection whose requests belong to the receiving shard.
+    Connection(front::Handover),
+    /// Bring the gauges up to date, then drop this.
+    Gauges(flume::Sender<()>),
+}
+
+/// One shard.
+pub(crate) struct Shard {
+    node: Arc<NodeState>,
+    context: ShardContext,
+    world: Rc<ShardWorld>,
+    actors: Rc<Actors<ShardWorld>>,
+    pub(crate) endpoint: Endpoint<Message>,
+    pub(crate) metrics: Rc<ShardMetrics>,
+    node_header: HeaderValue,
+    sweeping: Cell<bool>,
+}
+
+impl Shard {
+    pub(crate) fn new(node: Arc<NodeState>, context: ShardContext, endpoint: Endpoint<Message>) -> Rc<Self> {
+        let metrics = Rc::new(node.metrics.shard(context.index));
+        let world = Rc::new(ShardWorld::new(Arc::clone(&node), context.clone(), Rc::clone(&metrics)));
+        let limits = Limits {
+            mailbox_events_max: node.limits.mailbox_events_max,
+            resident_max: node.limits.resident_max.div_ceil(context.count),
+            event_wall_clock: node.limits.event_wall_clock,
+            hibernate_after: node.limits.hibernate_after,
+        };
+        let actors = Actors::new(Rc::clone(&world), limits);
+        // A checked node id is made of letters a header may hold.
+        let node_header = HeaderValue::from_str(node.node_id.as_str())
+            .unwrap_or_else(|_| HeaderValue::from_static("invalid"));
+        Rc::new(Self {
+            node,
+            context,
+            world,
+            actors,
+            endpoint,
+            metrics,
+            node_header,
+            sweeping: Cell::new(false),
+        })
+    }
+
+    /// Hands an event to an actor of this shard.
+    pub(crate) fn dispatch(self: &Rc<Self>, id: &ActorId, event: HttpEvent) {
+        self.actors.dispatch(id, event);
+        self.keep_sweeping();
+    }
+
+    /// Sends a connection to the shard it belongs to; one that cannot be taken there now is given back.
+    pub(crate) fn hand_over(&self, handover: front::Handover) -> Result<(), front::Handover> {
+        let shard = handover.shard;
+        match self.endpoint.try_send(shard, Message::Connection(handover)) {
+            Err((Message::Connection(handover), _)) => Err(handover),
+            _ => Ok(()),
+        }
+    }
+
+    /// The shard that owns what this request target names; `None` when any shard may answer.
+    pub(crate) fn owner(&self, target: &str) -> Option<usize> {
+        match route::route(target) {
+            Route::Actor { id, .. } => Some(shard_of(id.hash(), self.context.count)),
+            _ => None,
+        }
+    }
+
+    /// Answers one request. Dropping the future says that the client left.
+    pub(crate) async fn answer(
+        self: Rc<Self>,
+        request: Request<front::RequestBody>,
+    ) -> Response<front::ResponseBody> {
+        let (parts, request_body) = request.into_parts();
+        let target = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let (mut class, mut pump) = (None, None);
+        let mut response = match route::route(target.as_str()) {
+            Route::Actor { id, rest } => {
+                let answered = self.actor(&id, rest, parts, request_body, &mut pump).await;
+                class = Some(id.class).filter(|class| self.node.classes.contains_key(class));
+                answered
+            }
+            Route::Stateless => self.stateless(parts, request_body).await,
+            Route::Health => answer::sentence(StatusCode::OK, "ok"),
+            Route::Ready if self.node.is_ready() => answer::sentence(StatusCode::OK, "ready"),
+            Route::Ready => {
+                answer::retry_later(StatusCode::SERVICE_UNAVAILABLE, "the node is starting or stopping")
+            }
+            Route::Metrics => self.metrics().await,
+            Route::Reserved => answer::sentence(StatusCode::NOT_FOUND, RESERVED),
+            Route::BadActor(why) => answer::sentence(StatusCode::BAD_REQUEST, &why.to_string()),
+        };
+        response.headers_mut().insert(headers::NODE, self.node_header.clone());
+        self.metrics.answered(class.as_ref(), response.status());
+        response.map(|answer_body| body::response(answer_body, pump))
+    }
+
+    async fn actor(
+        self: &Rc<Self>,
+        id: &ActorId,
+        rest: &str,
+        parts: Parts,
+        request_body: front::RequestBody,
+        pump: &mut Option<Pump>,
+    ) -> Response<ResponseBody> {
+        if let Some(refused) = self.refused_access(id) {
+            return refused;
+        }
+        let target = guest_target(rest);
+        let owner = shard_of(id.hash(), self.context.count);
+        if owner == self.context.index {
+            let (event, answer) = HttpEvent::new(for_guest(parts, &target, body::local(request_body)));
+            self.dispatch(id, event);
+            return answer.await.unwrap_or_else(|why| answer::unanswered(&why));
+        }
+        let (guest_body, moving) = body::remote(request_body);
+        *pump = moving;
+        let (event, answer) = HttpEvent::new(for_guest(parts, &target, guest_body));
+        self.metrics.hops.inc();
+        let message = Message::Event(id.clone(), event);
+        if let Err(error) = self.endpoint.send(owner, message, MESH_WAIT, &self.context.sleeper).await {
+            return answer::retry_later(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+        }
+        pumping(answer, pump).await.unwrap_or_else(|why| answer::unanswered(&why))
+    }
+
+    fn refused_access(&self, id: &ActorId) -> Option<Response<ResponseBody>> {
+        let Some(class) = self.node.classes.get(&id.class) else {
+            return Some(answer::sentence(StatusCode::NOT_FOUND, &self.unknown_class(&id.class)));
+        };
+        match class.access.decide(&id.name, || self.world.database_path(id).exists()) {
+            Decision::Allow => None,
+            Decision::NotFound => Some(answer::sentence(StatusCode::NOT_FOUND, "there is no such actor")),
+            Decision::Forbidden => {
+                let text = format!("actors of {} are not reachable from outside", id.class);
+                Some(answer::sentence(StatusCode::FORBIDDEN, &text))
+            }
+        }
+    }
+
+    /// A fresh instance for each request: nothing one request leaves can reach the next.
+    async fn stateless(
+        self: &Rc<Self>,
+        parts: Parts,
+        request_body: front::RequestBody,
+    ) -> Response<ResponseBody> {
+        let mut instance = match self.world.start_stateless().await {
+            None => return answer::sentence(StatusCode::NOT_FOUND, &self.nothing_here()),
+            Some(Ok(instance)) => instance,
+            Some(Err(refusal)) => return answer::unanswered(&Unanswered::Refused(refusal)),
+        };
+        let target = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
+        let (event, answer) = HttpEvent::new(for_guest(parts, &target, body::local(request_body)));
+        let ticket = event.ticket();
+        let wall_clock = self.node.limits.event_wall_clock;
+        let limit = self.context.sleeper.sleep(wall_clock);
+        // A task of its own: the response body streams on after this function has answered.
+        let work = async move {
+            if let Either::Right(_) = select(pin!(instance.deliver(event)), pin!(limit)).await {
+                HttpEvent::fail(ticket, &Failure::TimeLimit(wall_clock));
+            }
+        };
+        let label = Label::new("the stateless component");
+        glommio::spawn_local(self.context.pulse.hold(label, work)).detach();
+        answer.await.unwrap_or_else(|why| answer::unanswered(&why))
+    }
+
+    async fn metrics(self: &Rc<Self>) -> Response<ResponseBody> {
+        self.update_gauges();
+        let (done, waiting) = flume::bounded::<()>(1);
+        for shard in (0..self.context.count).filter(|shard| *shard != self.context.index) {
+            // A shard too busy to take this shows the gauges of the last time.
+            let _ = self.endpoint.try_send(shard, Message::Gauges(done.clone()));
+        }
+        drop(done);
+        let _ = self.context.sleeper.timeout(MESH_WAIT, waiting.recv_async()).await;
+        let mut response = Response::new(ResponseBody::full(Bytes::from(self.node.metrics.encode())));
+        let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+
+    /// Sets the gauges that are counted rather than kept.
+    pub(crate) fn update_gauges(&self) {
+        let (resident, asleep) = self.actors.counts();
+        self.metrics.resident.set(resident as i64);
+        self.metrics.hibernated.set(asleep as i64);
+        self.metrics.mailbox.set(self.actors.waiting() as i64);
+        self.metrics.memory.set(self.world.memory.bytes() as i64);
+    }
+
+    /// Looks for idle actors as long as there are resident ones; a shard without any has no timer.
+    fn keep_sweeping(self: &Rc<Self>) {
+        if self.sweeping.replace(true) {
+            return;
+        }
+        let shard = Rc::clone(self);
+        glommio::spawn_local(async move {
+            let every = SWEEP_EVERY.min(shard.node.limits.hibernate_after);
+            while shard.actors.counts().0 > 0 {
+                shard.context.sleeper.sleep(every).await;
+                shard.actors.sweep();
+            }
+            shard.sweeping.set(false);
+        })
+        .detach();
+    }
+
+    /// Finishes what waits within `grace`, closes every actor, and says how many did not end in time.
+    pub(crate) async fn stop(&self, grace: Duration) -> usize {
+        self.actors.stop();
+        if self.context.sleeper.timeout(grace, self.actors.stopped()).await.is_err() {
+            self.actors.give_up();
+            // Those that only waited sleep at once; one that still runs is cut when the process ends.
+            let _ = self.context.sleeper.timeout(Duration::from_secs(1), self.actors.stopped()).await;
+        }
+        self.actors.counts().0
+    }
+
+    fn unknown_class(&self, class: &ActorClass) -> String {
+        let mut known: Vec<&str> = self.node.classes.keys().map(ActorClass::as_str).collect();
+        known.sort_unstable();
+        format!("this node serves no class {class}; it serves: {}", known.join(", "))
+    }
+
+    fn nothing_here(&self) -> String {
+        let mut known: Vec<&str> = self.node.classes.keys().map(ActorClass::as_str).collect();
+        known.sort_unstable();
+        let classes = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        format!(
+            "nothing is served here. Actors answer at /actor/CLASS/NAME (classes: {classes}), the node at \
+             /_wasmkeep/health, /_wasmkeep/ready and /_wasmkeep/metrics"
+        )
+    }
+}
+
+const RESERVED: &str =
+    "nothing here; the node answers at /_wasmkeep/health, /_wasmkeep/ready and /_wasmkeep/metrics";
+
+/// Waits for `work` and moves the request's body meanwhile.
+async fn pumping<F: Future>(work: F, pump: &mut Option<Pump>) -> F::Output {
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        if let Some(moving) = pump
+            && moving.as_mut().poll(cx).is_ready()
+        {
+            *pump = None;
+        }
+        work.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// The request as the guest sees it.
+fn for_guest(mut parts: Parts, target: &str, body: RequestBody) -> Request<RequestBody> {
+    // A suffix of a target that was parsed already; the fallback keeps a mistake of ours from being a panic.
+    parts.uri = target.parse().unwrap_or_else(|_| http::Uri::from_static("/"));
+    Request::from_parts(parts, body)
+}

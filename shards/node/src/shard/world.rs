@@ -1,0 +1,162 @@
+//! What a shard offers its actors: the executor, the offload threads, databases, instances.
+
+use std::{
+    path::PathBuf,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use wasmkeep_actor::{Happening, Refusal, World};
+use wasmkeep_host::{Identity, InstantiateError, Setting};
+use wasmkeep_protocol::{ActorClass, ActorId};
+use wasmkeep_storage::{Database, Offload, OpenError};
+
+use super::guest::{MemoryMeter, MeteredInstance};
+use crate::{
+    metrics::ShardMetrics,
+    runtime::{Label, OffloadPool, ShardContext},
+    state::NodeState,
+};
+
+/// One shard's side of its actors.
+pub(crate) struct ShardWorld {
+    pub(crate) node: Arc<NodeState>,
+    pub(crate) context: ShardContext,
+    pub(crate) offload: Rc<OffloadPool>,
+    pub(crate) metrics: Rc<ShardMetrics>,
+    pub(crate) memory: Rc<MemoryMeter>,
+    began: Instant,
+}
+
+impl ShardWorld {
+    pub(crate) fn new(node: Arc<NodeState>, context: ShardContext, metrics: Rc<ShardMetrics>) -> Self {
+        let offload = Rc::new(node.offload.clone());
+        Self { node, context, offload, metrics, memory: Rc::default(), began: Instant::now() }
+    }
+
+    /// Where the actor's database is.
+    pub(crate) fn database_path(&self, id: &ActorId) -> PathBuf {
+        let mut path = self.node.databases_dir.join(id.class.as_str());
+        path.push(format!("{}.db", id.name.file_stem()));
+        path
+    }
+
+    /// A fresh instance of the stateless component, if the node has one.
+    pub(crate) async fn start_stateless(&self) -> Option<Result<MeteredInstance, Refusal>> {
+        let component = self.node.stateless.as_ref()?;
+        let identity = Arc::clone(&component.identity);
+        let setting = self.setting(identity, None, &component.env);
+        Some(self.metered(component.version.instantiate(setting).await))
+    }
+
+    fn setting(
+        &self,
+        identity: Arc<Identity>,
+        database: Option<Rc<Database>>,
+        env: &Arc<Vec<(String, String)>>,
+    ) -> Setting {
+        Setting {
+            identity,
+            database,
+            offload: Rc::clone(&self.offload) as Rc<dyn Offload>,
+            env: Arc::clone(env),
+            timers: self.node.timers.handle(),
+        }
+    }
+
+    fn metered(
+        &self,
+        instance: Result<wasmkeep_host::Instance, InstantiateError>,
+    ) -> Result<MeteredInstance, Refusal> {
+        match instance {
+            Ok(instance) => Ok(MeteredInstance::new(instance, Rc::clone(&self.memory))),
+            Err(InstantiateError::NoRoom) => Err(Refusal::NoRoom),
+            Err(InstantiateError::Failed(reason)) => Err(Refusal::Start(reason)),
+        }
+    }
+}
+
+impl World for ShardWorld {
+    type Guest = MeteredInstance;
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> {
+        self.context.sleeper.sleep(duration)
+    }
+
+    fn spawn(&self, id: &ActorId, task: impl Future<Output = ()> + 'static) {
+        let label = Label::new(&format!("actor {id}"));
+        glommio::spawn_local(self.context.pulse.hold(label, task)).detach();
+    }
+
+    fn offload(&self) -> &dyn Offload {
+        &*self.offload
+    }
+
+    async fn open(&self, id: &ActorId) -> Result<Database, Refusal> {
+        let opened = Database::open_on(&*self.offload, &self.database_path(id), &self.node.storage).await;
+        opened.map_err(|error| {
+            tracing::error!(class = %id.class, name = %id.name, "{error}");
+            match error {
+                OpenError::Damaged { .. } => Refusal::Damaged(error.to_string()),
+                _ => Refusal::Storage(error.to_string()),
+            }
+        })
+    }
+
+    async fn start(&self, id: &ActorId, database: &Rc<Database>) -> Result<MeteredInstance, Refusal> {
+        let Some(class) = self.node.classes.get(&id.class) else {
+            return Err(Refusal::Start(format!("no component serves the class {}", id.class)));
+        };
+        let identity = Arc::new(Identity {
+            tenant: self.node.tenant.to_string(),
+            class: id.class.to_string(),
+            name: id.name.to_string(),
+            node: self.node.node_id.to_string(),
+            generation: 0,
+            version: class.version.id().to_owned(),
+        });
+        let setting = self.setting(identity, Some(Rc::clone(database)), &class.env);
+        let started = self.metered(class.version.instantiate(setting).await);
+        if let Err(refusal) = &started {
+            tracing::error!(class = %id.class, name = %id.name, "{refusal}");
+        }
+        started
+    }
+
+    fn version(&self, class: &ActorClass) -> String {
+        self.node.classes.get(class).map_or_else(String::new, |class| class.version.id().to_owned())
+    }
+
+    async fn erase(&self, id: &ActorId) {
+        let path = self.database_path(id);
+        let removed = self.offload.run(move || wasmkeep_storage::remove(&path)).await;
+        let trouble = match removed {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(panicked) => panicked.to_string(),
+        };
+        tracing::error!(class = %id.class, name = %id.name, "a deleted actor's files could not be removed: {trouble}");
+    }
+
+    fn observe(&self, id: &ActorId, happening: Happening<'_>) {
+        match &happening {
+            Happening::Failed(failure) => {
+                tracing::warn!(class = %id.class, name = %id.name, "{failure}; the next event gets a new instance");
+            }
+            Happening::RolledBack => {
+                tracing::warn!(class = %id.class, name = %id.name,
+                    "an event ended with a transaction open; it was rolled back");
+            }
+            Happening::StorageTrouble(trouble) => {
+                tracing::error!(class = %id.class, name = %id.name, "storage: {trouble}");
+            }
+            Happening::Woke(_) | Happening::Slept | Happening::Turn { .. } => {}
+        }
+        self.metrics.observe(&id.class, &happening);
+    }
+}

@@ -1,0 +1,53 @@
+//! What all shards of a node share: read-only after the start, but for a few flags.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use wasmkeep_host::{Identity, Timers, Version};
+use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule};
+
+use crate::{config::ActorLimits, metrics::Metrics, runtime::OffloadPool};
+
+/// A class with its code loaded.
+pub(crate) struct Class {
+    pub(crate) version: Version,
+    pub(crate) access: Rule,
+    pub(crate) env: Arc<Vec<(String, String)>>,
+}
+
+/// The stateless component, loaded.
+pub(crate) struct Stateless {
+    pub(crate) version: Version,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) env: Arc<Vec<(String, String)>>,
+}
+
+/// The node as its shards see it.
+pub(crate) struct NodeState {
+    pub(crate) node_id: NodeId,
+    pub(crate) tenant: Tenant,
+    pub(crate) classes: HashMap<ActorClass, Class>,
+    pub(crate) stateless: Option<Stateless>,
+    pub(crate) databases_dir: PathBuf,
+    pub(crate) storage: wasmkeep_storage::Config,
+    pub(crate) limits: ActorLimits,
+    pub(crate) shards: usize,
+    pub(crate) offload: OffloadPool,
+    pub(crate) timers: Timers,
+    pub(crate) metrics: Metrics,
+    pub(crate) shards_ready: AtomicUsize,
+    pub(crate) stopping: AtomicBool,
+}
+
+impl NodeState {
+    /// Whether clients should be sent here.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.stopping.load(Ordering::Relaxed) && self.shards_ready.load(Ordering::Relaxed) == self.shards
+    }
+}
