@@ -1,6 +1,7 @@
 //! Checks of the repository itself, run by CI.
 
 mod arrows;
+mod requirements;
 
 use clap::{Parser, Subcommand};
 
@@ -14,10 +15,13 @@ struct Cli {
 enum Task {
     /// Check that crates use only what docs/architecture.md says they may.
     Arrows,
+    /// Check that docs/requirements.md names code and tests that are there.
+    Requirements,
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().task {
         Task::Arrows => arrows::check(),
+        Task::Requirements => requirements::check(),
     }
 }
