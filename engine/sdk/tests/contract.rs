@@ -35,9 +35,10 @@ fn each_world_exports_what_its_name_says() {
     let (resolve, package) = contract();
     let every_hook =
         ["on-alarm", "on-init", "on-websocket-close", "on-websocket-message", "on-websocket-open", HANDLER];
-    let worlds: [(&str, &[&str]); 9] = [
+    let worlds: [(&str, &[&str]); 10] = [
         ("imports", &[]),
         ("actor", &every_hook),
+        ("basic-actor", &[HANDLER]),
         ("stateless", &[HANDLER]),
         ("request-handler", &[HANDLER]),
         ("hook-init", &["on-init"]),
