@@ -1,0 +1,298 @@
+//! One open connection: its handle, its statements, and SQLite's answers turned into errors.
+//!
+//! A connection is used by one thread at a time. That is the shard's, except while work that blocks has been
+//! handed off (`Database` keeps track of that).
+
+use std::{
+    cell::{Cell, RefCell},
+    ffi::{CStr, c_int},
+    path::Path,
+    ptr,
+    time::Duration,
+};
+
+use rusqlite::ffi;
+use wasmkeep_protocol::limits::PAGE_BYTES;
+
+use crate::{
+    cursor::Cursors,
+    disk,
+    error::{Error, OpenError, SqliteError, is_damage},
+    hooks::Hooks,
+    limits::{MEMORY_BYTES_MAX, RESERVE_PAGES, STATEMENTS_CACHED_MAX},
+    memory::{self, Account},
+    pace::Pacer,
+    settings,
+    statement::{Statement, skip_blanks},
+};
+
+/// A statement kept for the next call with the same text.
+struct Kept {
+    sql: Box<str>,
+    statement: Statement,
+    used_at: u32,
+}
+
+/// Statements kept, and a clock of their uses.
+#[derive(Default)]
+struct Cache {
+    kept: Vec<Kept>,
+    now: u32,
+}
+
+/// An open connection. Fields drop in order: statements before the handle.
+pub(crate) struct Connection {
+    cache: RefCell<Cache>,
+    pub(crate) cursors: RefCell<Cursors>,
+    handle: Handle,
+    // Boxed: SQLite holds its address.
+    pub(crate) hooks: Box<Hooks>,
+    pub(crate) account: Account,
+    /// A job runs or is suspended.
+    pub(crate) is_busy: Cell<bool>,
+    /// `on-init` runs, within the platform's transaction.
+    pub(crate) in_init: Cell<bool>,
+    pub(crate) sql_time: Cell<Duration>,
+    pub(crate) quota_pages: Cell<u32>,
+    /// The quota was met since the last event ended: deletes may use the reserve.
+    pub(crate) was_full: Cell<bool>,
+    path: Box<Path>,
+}
+
+// SAFETY: SQLite is built for one thread at a time per connection, and `Database` lets only one thread at a
+// time use it; nothing in it is bound to a thread.
+unsafe impl Send for Connection {}
+// SAFETY: shared only to move it to a thread that does blocking work and back, see `Database`.
+unsafe impl Sync for Connection {}
+
+/// The handle, closed when dropped.
+struct Handle(*mut ffi::sqlite3);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the statements are gone: they are dropped before. Should one be left (a leaked future), SQLite
+        // refuses to close: a leak and nothing worse.
+        unsafe { ffi::sqlite3_close(self.0) };
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.raw().is_null() {
+            return;
+        }
+        // A leaked future can leave the callbacks' state referred to: they must not fire any more.
+        // SAFETY: plain calls on an open connection.
+        unsafe {
+            ffi::sqlite3_progress_handler(self.raw(), 0, None, ptr::null_mut());
+            ffi::sqlite3_commit_hook(self.raw(), None, ptr::null_mut());
+            ffi::sqlite3_trace_v2(self.raw(), 0, None, ptr::null_mut());
+            ffi::sqlite3_set_authorizer(self.raw(), None, ptr::null_mut());
+        }
+    }
+}
+
+impl Connection {
+    /// Opens an existing file and sets it up. Blocking.
+    pub(crate) fn open(path: &Path, quota_bytes: u64, pacer: &Pacer) -> Result<Self, OpenError> {
+        let account = Account::default();
+        let paid = memory::enter(&account, MEMORY_BYTES_MAX);
+        let (handle, code) = settings::open_handle(path);
+        drop(paid);
+        let connection = Self {
+            cache: RefCell::default(),
+            cursors: RefCell::default(),
+            handle: Handle(handle),
+            hooks: Box::new(Hooks::new(pacer.make())),
+            account,
+            is_busy: Cell::new(false),
+            in_init: Cell::new(false),
+            sql_time: Cell::default(),
+            quota_pages: Cell::new(u32::MAX),
+            was_full: Cell::new(false),
+            path: path.into(),
+        };
+        if code != ffi::SQLITE_OK {
+            return Err(connection.open_error(path, code));
+        }
+        // SAFETY: the hooks are boxed and dropped after the handle.
+        unsafe { connection.hooks.install(connection.raw()) };
+        connection.host(|| settings::apply(&connection, path, quota_bytes))?;
+        Ok(connection)
+    }
+
+    pub(crate) fn raw(&self) -> *mut ffi::sqlite3 {
+        self.handle.0
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs the platform's own SQL: nothing is refused and nothing suspends.
+    pub(crate) fn host<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _paid = memory::enter(&self.account, usize::MAX);
+        let before = self.hooks.host.replace(true);
+        let result = work();
+        self.hooks.host.set(before);
+        result
+    }
+
+    /// Runs one host statement without parameters, to its end; the first column of its first row.
+    pub(crate) fn host_text(&self, sql: &CStr) -> Result<Option<String>, c_int> {
+        self.host(|| {
+            let mut raw = ptr::null_mut();
+            // SAFETY: the statement is made, stepped, read and finalized here.
+            unsafe {
+                let code =
+                    ffi::sqlite3_prepare_v2(self.raw(), sql.as_ptr(), -1, &raw mut raw, ptr::null_mut());
+                if code != ffi::SQLITE_OK {
+                    return Err(code);
+                }
+                let mut text = None;
+                let mut code = ffi::sqlite3_step(raw);
+                while code == ffi::SQLITE_ROW {
+                    let column = ffi::sqlite3_column_text(raw, 0);
+                    if text.is_none() && !column.is_null() {
+                        text = Some(CStr::from_ptr(column.cast()).to_string_lossy().into_owned());
+                    }
+                    code = ffi::sqlite3_step(raw);
+                }
+                ffi::sqlite3_finalize(raw);
+                if code == ffi::SQLITE_DONE { Ok(text) } else { Err(code) }
+            }
+        })
+    }
+
+    /// As [`Connection::host_text`], for a statement that only acts.
+    pub(crate) fn host_run(&self, sql: &CStr) -> Result<(), Error> {
+        self.host_text(sql).map(drop).map_err(|code| self.error(code))
+    }
+
+    /// Lets the database grow into the reserve, or back to the quota alone.
+    pub(crate) fn set_reserve(&self, open: bool) -> Result<(), c_int> {
+        let pages = self.quota_pages.get() + if open { RESERVE_PAGES } else { 0 };
+        let sql = std::ffi::CString::new(format!("PRAGMA max_page_count={pages}")).expect("digits");
+        self.host_text(&sql).map(drop)
+    }
+
+    /// The only statement of `sql`, kept from an earlier call or compiled now.
+    pub(crate) fn take(&self, sql: &str) -> Result<Statement, Error> {
+        self.hooks.refusal.take();
+        {
+            let mut cache = self.cache.borrow_mut();
+            if let Some(at) = cache.kept.iter().position(|kept| *kept.sql == *sql) {
+                return Ok(cache.kept.swap_remove(at).statement);
+            }
+        }
+        let prepared = Statement::prepare(self, sql)?;
+        let Some(statement) = prepared.statement else {
+            return Err(Error::refused("there is no statement in the SQL text"));
+        };
+        if !skip_blanks(&sql[prepared.used..]).is_empty() {
+            return Err(Error::refused("more than one statement in the SQL text: use a script"));
+        }
+        Ok(statement)
+    }
+
+    /// Keeps a statement that has been reset.
+    pub(crate) fn keep(&self, sql: &str, statement: Statement) {
+        let mut cache = self.cache.borrow_mut();
+        cache.now = cache.now.wrapping_add(1);
+        let used_at = cache.now;
+        if cache.kept.len() >= STATEMENTS_CACHED_MAX {
+            let now = cache.now;
+            let oldest = cache.kept.iter().enumerate().max_by_key(|(_, kept)| now.wrapping_sub(kept.used_at));
+            if let Some((at, _)) = oldest {
+                cache.kept.swap_remove(at);
+            }
+        }
+        cache.kept.push(Kept { sql: sql.into(), statement, used_at });
+    }
+
+    /// Forgets kept statements and gives back the pages that can be read again.
+    pub(crate) fn shrink(&self) {
+        let _paid = memory::enter(&self.account, usize::MAX);
+        *self.cache.borrow_mut() = Cache::default();
+        // SAFETY: plain call on an open connection.
+        unsafe { ffi::sqlite3_db_release_memory(self.raw()) };
+    }
+
+    pub(crate) fn in_transaction(&self) -> bool {
+        // SAFETY: plain call on an open connection.
+        unsafe { ffi::sqlite3_get_autocommit(self.raw()) == 0 }
+    }
+
+    /// Size of the database in bytes, what the open transaction added included.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        let pages = self.host_text(c"PRAGMA page_count").ok().flatten();
+        pages.and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * u64::from(PAGE_BYTES)
+    }
+
+    /// Frames in the WAL; `None` while a statement holds them.
+    pub(crate) fn wal_frames(&self) -> Option<u32> {
+        let (mut frames, mut moved) = (-1, -1);
+        let main = c"main".as_ptr();
+        let mode = ffi::SQLITE_CHECKPOINT_NOOP;
+        // SAFETY: the out parameters live here; this mode only looks.
+        let code = unsafe {
+            ffi::sqlite3_wal_checkpoint_v2(self.raw(), main, mode, &raw mut frames, &raw mut moved)
+        };
+        if code == ffi::SQLITE_OK { u32::try_from(frames).ok() } else { None }
+    }
+
+    fn message(&self) -> String {
+        if self.raw().is_null() {
+            return "the path holds a NUL character".to_owned();
+        }
+        // SAFETY: SQLite's message is a C string that lives until the next call on the connection.
+        unsafe { CStr::from_ptr(ffi::sqlite3_errmsg(self.raw())) }.to_string_lossy().into_owned()
+    }
+
+    /// The error of the call that just answered `code`.
+    #[cold]
+    pub(crate) fn error(&self, code: c_int) -> Error {
+        let refusal = self.hooks.refusal.take();
+        match (code & 0xff, refusal) {
+            (ffi::SQLITE_AUTH | ffi::SQLITE_ERROR | ffi::SQLITE_INTERRUPT, Some(sentence)) => {
+                return Error::Refused(sentence);
+            }
+            (ffi::SQLITE_INTERRUPT, None) => return Error::Interrupted,
+            (ffi::SQLITE_NOMEM, _) => return no_memory(),
+            (ffi::SQLITE_FULL, _) if !disk::is_full(&self.path) => {
+                self.was_full.set(true);
+                return Error::Full;
+            }
+            _ => {}
+        }
+        let message = self.message();
+        let message = match code & 0xff {
+            ffi::SQLITE_FULL => "the node's disk is full".to_owned(),
+            _ if is_damage(code) => format!("the actor's database file is damaged ({message})"),
+            _ => message,
+        };
+        // SAFETY: plain call on an open connection.
+        let offset = unsafe { ffi::sqlite3_error_offset(self.raw()) };
+        Error::Sqlite(SqliteError { extended_code: code, message, sql_offset: u32::try_from(offset).ok() })
+    }
+
+    #[cold]
+    pub(crate) fn open_error(&self, path: &Path, code: c_int) -> OpenError {
+        let (path, message) = (path.to_owned(), self.message());
+        match code & 0xff {
+            _ if is_damage(code) => OpenError::Damaged { path, message },
+            ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => OpenError::Locked { path },
+            _ => OpenError::Sqlite { path, extended_code: code, message },
+        }
+    }
+}
+
+/// SQLite found no memory: an actor's statements have a limit.
+#[cold]
+pub(crate) fn no_memory() -> Error {
+    Error::Sqlite(SqliteError {
+        extended_code: ffi::SQLITE_NOMEM,
+        message: format!("the statement needs more memory than an actor may use ({MEMORY_BYTES_MAX} bytes)"),
+        sql_offset: None,
+    })
+}

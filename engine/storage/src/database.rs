@@ -1,0 +1,367 @@
+//! The one door to an actor's database.
+//!
+//! Keeps track of where the connection is: on the shard, or away with a thread that does work which blocks.
+//! Statements wait for it to come home.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    future::poll_fn,
+    path::{Path, PathBuf},
+    pin::Pin,
+    rc::Rc,
+    sync::{Arc, Mutex},
+    task::Poll,
+    time::Duration,
+};
+
+use futures::channel::oneshot;
+use wasmkeep_protocol::limits::ACTOR_STORAGE_BYTES;
+
+use crate::{
+    checkpoint,
+    connection::Connection,
+    cursor::{self, Cursor},
+    disk::Durability,
+    error::{Error, OpenError},
+    execute::{self, Ask},
+    image,
+    limits::CHECKPOINT_FRAMES,
+    offload::{Offload, offloaded},
+    pace::Pacer,
+    run::Running,
+    settings,
+    value::{Changes, ResultSet, Value},
+};
+
+/// How databases are opened.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Size one database may reach, in bytes; rounded down to whole pages.
+    pub quota_bytes: u64,
+    /// When a running statement gives its core back.
+    pub pacer: Pacer,
+    /// The folder the databases are in. A durable write also syncs the entries of the folders between it and
+    /// the file; a database outside of it has its own folder synced only.
+    pub root: PathBuf,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { quota_bytes: ACTOR_STORAGE_BYTES, pacer: Pacer::default(), root: PathBuf::new() }
+    }
+}
+
+/// What [`Database::end_event`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventEnd {
+    /// A transaction was open and was rolled back.
+    pub rolled_back: bool,
+    /// The guest asked for the actor to be forgotten.
+    pub delete: bool,
+}
+
+/// One actor's open database.
+///
+/// All methods take `&self`; it is used as an `Rc` on one thread. Until it is in one it may move to another
+/// thread, so it can be opened elsewhere. Dropping it closes it without a sync: nothing that was durable is
+/// lost, the next open reads the WAL.
+pub struct Database {
+    connection: Arc<Connection>,
+    durability: Arc<Durability>,
+    /// Set while the connection is away; resolves when it is home again.
+    away: RefCell<Option<oneshot::Receiver<()>>>,
+    delete: Cell<bool>,
+    /// The version whose `on-init` has run, once it was read.
+    pub(crate) version: RefCell<Option<Option<String>>>,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("path", &self.connection.path()).finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Opens the database at `path`, making it and its folder if there is none. Blocking: not for a shard.
+    ///
+    /// # Errors
+    /// The files are left as they were found.
+    pub fn open(path: &Path, config: &Config) -> Result<Self, OpenError> {
+        settings::start()?;
+        let io = |source| OpenError::Io { path: path.to_owned(), source };
+        let path = std::path::absolute(path).map_err(io)?;
+        image::ensure(&path).map_err(io)?;
+        let connection = Connection::open(&path, config.quota_bytes, &config.pacer)?;
+        let folders = match path.strip_prefix(&config.root) {
+            Ok(below) if !config.root.as_os_str().is_empty() => below.components().count(),
+            _ => 1,
+        };
+        Ok(Self {
+            connection: Arc::new(connection),
+            durability: Arc::new(Durability::new(path, folders)),
+            away: RefCell::new(None),
+            delete: Cell::new(false),
+            version: RefCell::new(None),
+        })
+    }
+
+    /// As [`Database::open`], on a thread of `offload`.
+    ///
+    /// # Errors
+    /// As there; [`OpenError::GivenUp`] when the work was dropped.
+    pub async fn open_on(offload: &dyn Offload, path: &Path, config: &Config) -> Result<Self, OpenError> {
+        let (path, config) = (path.to_owned(), config.clone());
+        offloaded(offload, move || Self::open(&path, &config)).await.unwrap_or(Err(OpenError::GivenUp))
+    }
+
+    /// Runs one statement to its end; rows it returns are dropped. Outside a transaction it commits at once.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the text is not exactly one statement, the parameters do not match, or it asks
+    /// for what is not available; else what SQLite says.
+    pub async fn exec(&self, sql: &str, params: Vec<Value>) -> Result<Changes, Error> {
+        self.run(move |connection| execute::exec(connection, sql, &params, Ask::Plain)).await
+    }
+
+    /// As [`Database::exec`], and returns once everything committed so far is on stable storage.
+    ///
+    /// # Errors
+    /// Inside a transaction anything but COMMIT is refused before it runs. [`Error::NotDurable`]: it stands
+    /// locally, and the database takes nothing more ([`Database::is_poisoned`]).
+    pub async fn exec_durable(
+        &self,
+        offload: &dyn Offload,
+        sql: &str,
+        params: Vec<Value>,
+    ) -> Result<Changes, Error> {
+        let changes =
+            self.run(move |connection| execute::exec(connection, sql, &params, Ask::Durable)).await?;
+        self.sync(offload).await?;
+        Ok(changes)
+    }
+
+    /// Puts everything committed so far on stable storage, off the shard.
+    ///
+    /// # Errors
+    /// [`Error::NotDurable`], and the database takes nothing more.
+    pub async fn sync(&self, offload: &dyn Offload) -> Result<(), Error> {
+        let durability = Arc::clone(&self.durability);
+        match offloaded(offload, move || durability.sync()).await {
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => Err(Error::NotDurable(error.to_string())),
+            None => {
+                self.durability.poison();
+                Err(Error::NotDurable("the sync was given up by the thread pool".to_owned()))
+            }
+        }
+    }
+
+    /// All rows of one statement.
+    ///
+    /// # Errors
+    /// As [`Database::exec`]; [`Error::Refused`] for more than 10,000 rows or 16 MiB.
+    pub async fn query(&self, sql: &str, params: Vec<Value>) -> Result<ResultSet, Error> {
+        self.run(move |connection| execute::query(connection, sql, &params)).await
+    }
+
+    /// Opens a cursor over one statement that reads. It ends with the event.
+    ///
+    /// # Errors
+    /// As [`Database::exec`]; [`Error::Refused`] for a statement that writes, and for one cursor too many.
+    pub async fn open_cursor(self: &Rc<Self>, sql: &str, params: Vec<Value>) -> Result<Cursor, Error> {
+        let (id, columns) = self.run(move |connection| cursor::open(connection, sql, params)).await?;
+        Ok(Cursor::new(Rc::downgrade(self), id, columns))
+    }
+
+    /// Closes one cursor, if its event has not done so.
+    pub(crate) fn close_cursor(&self, id: u64) {
+        if !self.is_away() && !self.connection.is_busy.get() {
+            cursor::close(&self.connection, id);
+        }
+    }
+
+    /// Runs several statements without parameters, stopping at the first error.
+    ///
+    /// # Errors
+    /// As [`Database::exec`]. Earlier statements stand unless the script holds them in a transaction.
+    pub async fn exec_script(&self, sql: &str) -> Result<(), Error> {
+        self.run(move |connection| execute::script(connection, sql)).await
+    }
+
+    /// Runs a job on the statement's own stack, once the connection is home.
+    pub(crate) async fn run<'a, R: 'a>(
+        &'a self,
+        job: impl FnOnce(&'a Connection) -> Result<R, Error> + 'a,
+    ) -> Result<R, Error> {
+        self.home().await;
+        self.check()?;
+        Running::new(&self.connection, job)?.await
+    }
+
+    /// Waits until no thread does blocking work with the connection.
+    pub async fn home(&self) {
+        poll_fn(|context| {
+            let mut away = self.away.borrow_mut();
+            let Some(back) = away.as_mut() else { return Poll::Ready(()) };
+            match Pin::new(back).poll(context) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(_) => {
+                    *away = None;
+                    Poll::Ready(())
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Whether the connection is with another thread.
+    fn is_away(&self) -> bool {
+        let mut away = self.away.borrow_mut();
+        if let Some(back) = away.as_mut()
+            && !matches!(back.try_recv(), Ok(None))
+        {
+            *away = None;
+        }
+        away.is_some()
+    }
+
+    /// The connection for a short call on the shard.
+    pub(crate) fn here(&self) -> Result<&Connection, Error> {
+        self.check()?;
+        if self.is_away() || self.connection.is_busy.get() {
+            return Err(Error::refused("the database is busy with other work of this actor"));
+        }
+        Ok(&self.connection)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.is_poisoned() {
+            return Err(Error::NotDurable(
+                "an earlier sync failed: what this database holds is not what the disk holds".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a sync failed. The owner must give this database up: nothing more is taken.
+    pub fn is_poisoned(&self) -> bool {
+        self.durability.is_poisoned()
+    }
+
+    /// Ends the statement that is running, if any, with [`Error::Interrupted`] at its next progress check.
+    pub fn interrupt(&self) {
+        if self.connection.is_busy.get() {
+            self.connection.hooks.cancel.set(true);
+        }
+    }
+
+    /// Size of the database in bytes, with what the open transaction added; 0 while the connection is away.
+    pub fn size_bytes(&self) -> u64 {
+        self.here().map_or(0, Connection::size_bytes)
+    }
+
+    /// Memory SQLite holds for this database, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.connection.account.used()
+    }
+
+    /// Whether a transaction is open.
+    pub fn in_transaction(&self) -> bool {
+        !self.is_away() && self.connection.in_transaction()
+    }
+
+    /// Whether a write was committed since this was last asked. It may say so where nothing changed, never
+    /// the other way round.
+    pub fn take_committed(&self) -> bool {
+        self.connection.hooks.committed.replace(false)
+    }
+
+    /// Time spent running SQL since this was last asked.
+    pub fn take_sql_time(&self) -> Duration {
+        self.connection.sql_time.take()
+    }
+
+    /// Ends an event: closes the cursors it left open and rolls back the transaction it left open.
+    pub fn end_event(&self) -> EventEnd {
+        let delete = self.delete.take();
+        if self.is_away() || self.connection.is_busy.get() {
+            // Away only between statements, and outside a transaction.
+            return EventEnd { rolled_back: false, delete };
+        }
+        let connection = &self.connection;
+        connection.was_full.set(false);
+        cursor::close_all(connection);
+        let rolled_back = connection.in_transaction();
+        if rolled_back {
+            connection.in_init.set(false);
+            if let Err(error) = connection.host_run(c"ROLLBACK") {
+                tracing::warn!(%error, path = ?connection.path(), "rolling back at the end of an event failed");
+            }
+        }
+        EventEnd { rolled_back, delete }
+    }
+
+    /// Records that the guest wants the actor forgotten; [`Database::end_event`] reports it.
+    pub fn delete_self(&self) {
+        self.delete.set(true);
+    }
+
+    /// Gives back the memory an idle actor does not need: kept statements and pages that can be read again.
+    pub fn shrink(&self) {
+        if let Ok(connection) = self.here() {
+            connection.shrink();
+        }
+    }
+
+    /// Whether the WAL has grown enough for a checkpoint. Worth asking after each commit, not only at the end
+    /// of an event: a long event writes without bound.
+    pub fn checkpoint_due(&self) -> bool {
+        self.here()
+            .is_ok_and(|connection| connection.wal_frames().is_some_and(|frames| frames >= CHECKPOINT_FRAMES))
+    }
+
+    /// Moves the WAL's content into the database file and empties the WAL, off the shard. The WAL is synced
+    /// before and the file after, so what was durable stays so.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] while a transaction or a cursor is open; else what SQLite says, and the WAL keeps
+    /// what it has. A failed sync poisons the database.
+    pub async fn checkpoint(&self, offload: &dyn Offload) -> Result<(), Error> {
+        self.home().await;
+        let connection = self.here()?;
+        if connection.in_transaction() || !connection.cursors.borrow().is_empty() {
+            return Err(Error::refused("no checkpoint while a transaction or a cursor is open"));
+        }
+        let result = Arc::new(Mutex::new(None));
+        let (leaving, back) = oneshot::channel();
+        *self.away.borrow_mut() = Some(back);
+        let work = {
+            let (connection, durability) = (Arc::clone(&self.connection), Arc::clone(&self.durability));
+            let result = Arc::clone(&result);
+            move || {
+                let done = checkpoint::run(&connection, &durability);
+                *result.lock().expect("held for an assignment only") = Some(done);
+                drop(connection);
+                let _ = leaving.send(());
+            }
+        };
+        offload.offload(Box::new(work));
+        self.home().await;
+        let done = result.lock().expect("held for an assignment only").take();
+        done.unwrap_or_else(|| Err(Error::refused("the checkpoint was given up by the thread pool")))
+    }
+
+    /// Closes the database off the shard, with a checkpoint first if the WAL is long.
+    pub async fn close(self, offload: &dyn Offload) {
+        self.home().await;
+        let Self { connection, durability, .. } = self;
+        let work = move || {
+            checkpoint::before_close(&connection, &durability);
+            drop(connection);
+        };
+        if offloaded(offload, work).await.is_none() {
+            tracing::warn!("closing a database was given up by the thread pool");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Syncing an actor's files, and telling a full disk from a full quota.
+
+use std::{
+    ffi::{CString, c_void},
+    fs::File,
+    io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    ptr,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use rusqlite::ffi;
+
+use crate::{image::beside, settings};
+
+/// Free bytes below which a refused write is put down to the disk: SQLite gives one code for both.
+const FREE_BYTES_MIN: u64 = 1 << 20;
+
+/// Whether the disk under `path` is full.
+pub(crate) fn is_full(path: &Path) -> bool {
+    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: statvfs fills the structure it is given; zeros are a valid start.
+    unsafe {
+        let mut found: libc::statvfs = std::mem::zeroed();
+        libc::statvfs(name.as_ptr(), &raw mut found) == 0
+            && found.f_bavail.saturating_mul(found.f_frsize) < FREE_BYTES_MIN
+    }
+}
+
+/// What is known about the files of one open database being on stable storage. Shared with the threads that
+/// sync, and it outlives the connection if need be.
+#[derive(Debug)]
+pub(crate) struct Durability {
+    path: PathBuf,
+    /// Folders whose entries lead to the file, the nearest first.
+    folders: usize,
+    /// The database file and the folders were synced since the database was opened.
+    is_rooted: AtomicBool,
+    /// A sync failed. The kernel may have dropped the pages and would call the next sync a success, so nothing
+    /// about this file can be called durable any more.
+    is_poisoned: AtomicBool,
+}
+
+impl Durability {
+    /// `folders`: how many folders above the file a sync covers.
+    pub(crate) fn new(path: PathBuf, folders: usize) -> Self {
+        Self { path, folders, is_rooted: AtomicBool::new(false), is_poisoned: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.is_poisoned.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn poison(&self) {
+        self.is_poisoned.store(true, Ordering::Release);
+    }
+
+    /// Puts everything committed so far on stable storage. Blocking. A failure poisons.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        if self.is_poisoned() {
+            return Err(io::Error::other("an earlier sync of this file failed"));
+        }
+        let result = self.sync_files();
+        if result.is_err() {
+            self.poison();
+        }
+        result
+    }
+
+    fn sync_files(&self) -> io::Result<()> {
+        if !self.is_rooted.load(Ordering::Acquire) {
+            sync_database(&self.path)?;
+        }
+        // SQLite holds no lock on the WAL, so closing a descriptor of it takes none away.
+        File::open(beside(&self.path, "-wal"))?.sync_data()?;
+        if !self.is_rooted.load(Ordering::Acquire) {
+            for folder in self.path.ancestors().skip(1).take(self.folders) {
+                File::open(folder)?.sync_all()?;
+            }
+            self.is_rooted.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+/// Syncs the database file itself. It is opened through SQLite: closing any other descriptor of the file would
+/// drop the process's locks on it.
+fn sync_database(path: &Path) -> io::Result<()> {
+    let (handle, code) = settings::open_handle(path);
+    let mut file: *mut ffi::sqlite3_file = ptr::null_mut();
+    // SAFETY: the handle is used and closed here; SQLite answers with its own open file, whose methods are set.
+    let code = unsafe {
+        let mut code = code;
+        if code == ffi::SQLITE_OK {
+            let out = (&raw mut file).cast::<c_void>();
+            code = ffi::sqlite3_file_control(handle, c"main".as_ptr(), ffi::SQLITE_FCNTL_FILE_POINTER, out);
+        }
+        if code == ffi::SQLITE_OK && !file.is_null() && !(*file).pMethods.is_null() {
+            code = match (*(*file).pMethods).xSync {
+                Some(sync) => sync(file, ffi::SQLITE_SYNC_NORMAL),
+                None => ffi::SQLITE_IOERR_FSYNC,
+            };
+        }
+        ffi::sqlite3_close(handle);
+        code
+    };
+    if code == ffi::SQLITE_OK {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("SQLite could not sync the database file (code {code})")))
+}

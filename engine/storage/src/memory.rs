@@ -1,0 +1,173 @@
+//! SQLite's memory, counted per actor and bounded while guest SQL runs.
+//!
+//! SQLite allocates through Rust's global allocator with the size kept in front of each block. The
+//! [`Account`] that pays is the one entered on this thread: a connection's memory is never handed to another
+//! connection, so what is taken and given back between entering and leaving belongs to that connection.
+
+use std::{
+    alloc::{self, Layout},
+    cell::Cell,
+    ffi::{c_int, c_void},
+    ptr,
+};
+
+use rusqlite::ffi;
+
+/// Bytes in front of a block, which hold its size.
+const HEADER: usize = 8;
+
+/// What SQLite holds for one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    used: Cell<usize>,
+    limit: Cell<usize>,
+}
+
+impl Account {
+    /// Bytes held, SQLite's page cache and statements included.
+    pub(crate) fn used(&self) -> usize {
+        self.used.get()
+    }
+}
+
+thread_local! {
+    static PAYER: Cell<*const Account> = const { Cell::new(ptr::null()) };
+}
+
+/// While it lives, the account pays for what SQLite allocates on this thread.
+pub(crate) struct Entered<'a> {
+    before: *const Account,
+    limit_before: usize,
+    account: &'a Account,
+}
+
+/// Enters `account` with at most `limit` bytes; beyond it SQLite finds no memory.
+pub(crate) fn enter(account: &Account, limit: usize) -> Entered<'_> {
+    Entered {
+        before: PAYER.replace(ptr::from_ref(account)),
+        limit_before: account.limit.replace(limit),
+        account,
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        PAYER.set(self.before);
+        self.account.limit.set(self.limit_before);
+    }
+}
+
+/// The paying account, if any.
+fn payer<'a>() -> Option<&'a Account> {
+    let account = PAYER.get();
+    // SAFETY: set by `enter` from a reference that outlives the guard which takes it away again.
+    unsafe { account.as_ref() }
+}
+
+fn layout(size: usize) -> Option<Layout> {
+    Layout::from_size_align(size.checked_add(HEADER)?, HEADER).ok()
+}
+
+/// Whether the payer has `more` bytes; it pays if so.
+fn pay(more: usize) -> bool {
+    let Some(account) = payer() else { return true };
+    let used = account.used.get().saturating_add(more);
+    if used > account.limit.get() {
+        return false;
+    }
+    account.used.set(used);
+    true
+}
+
+fn give_back(bytes: usize) {
+    if let Some(account) = payer() {
+        account.used.set(account.used.get().saturating_sub(bytes));
+    }
+}
+
+unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
+    let size = bytes.max(0) as usize;
+    let Some(layout) = layout(size) else { return ptr::null_mut() };
+    if !pay(size) {
+        return ptr::null_mut();
+    }
+    // SAFETY: the layout is at least HEADER bytes; the size is written inside the block just taken.
+    unsafe {
+        let block = alloc::alloc(layout);
+        if block.is_null() {
+            give_back(size);
+            return ptr::null_mut();
+        }
+        block.cast::<usize>().write(size);
+        block.add(HEADER).cast()
+    }
+}
+
+unsafe extern "C" fn free(data: *mut c_void) {
+    if data.is_null() {
+        return;
+    }
+    // SAFETY: SQLite gives back what `malloc` or `realloc` gave, once; its size stands in front of it.
+    unsafe {
+        let block = data.cast::<u8>().sub(HEADER);
+        let size = block.cast::<usize>().read();
+        give_back(size);
+        alloc::dealloc(block, Layout::from_size_align_unchecked(size + HEADER, HEADER));
+    }
+}
+
+unsafe extern "C" fn realloc(data: *mut c_void, bytes: c_int) -> *mut c_void {
+    let size = bytes.max(0) as usize;
+    let Some(wanted) = layout(size) else { return ptr::null_mut() };
+    // SAFETY: as in `free`; SQLite never reallocates a null block.
+    unsafe {
+        let block = data.cast::<u8>().sub(HEADER);
+        let held = block.cast::<usize>().read();
+        if size > held && !pay(size - held) {
+            return ptr::null_mut();
+        }
+        let layout = Layout::from_size_align_unchecked(held + HEADER, HEADER);
+        let moved = alloc::realloc(block, layout, wanted.size());
+        if moved.is_null() {
+            give_back(size.saturating_sub(held));
+            return ptr::null_mut();
+        }
+        give_back(held.saturating_sub(size));
+        moved.cast::<usize>().write(size);
+        moved.add(HEADER).cast()
+    }
+}
+
+unsafe extern "C" fn size(data: *mut c_void) -> c_int {
+    if data.is_null() {
+        return 0;
+    }
+    // SAFETY: as in `free`.
+    unsafe { data.cast::<u8>().sub(HEADER).cast::<usize>().read() as c_int }
+}
+
+unsafe extern "C" fn roundup(bytes: c_int) -> c_int {
+    bytes.saturating_add(7) & !7
+}
+
+unsafe extern "C" fn init(_: *mut c_void) -> c_int {
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn shutdown(_: *mut c_void) {}
+
+/// Makes SQLite allocate here. Must come before anything else of SQLite in the process; returns its answer.
+pub(crate) fn install() -> c_int {
+    let methods = ffi::sqlite3_mem_methods {
+        xMalloc: Some(malloc),
+        xFree: Some(free),
+        xRealloc: Some(realloc),
+        xSize: Some(size),
+        xRoundup: Some(roundup),
+        xInit: Some(init),
+        xShutdown: Some(shutdown),
+        pAppData: ptr::null_mut(),
+    };
+    // SAFETY: SQLite copies the methods.
+    unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MALLOC, ptr::from_ref(&methods)) }
+}

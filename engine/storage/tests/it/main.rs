@@ -1,0 +1,15 @@
+//! What an actor's database promises, checked through its public interface.
+
+mod bench;
+mod durable;
+mod events;
+mod files;
+mod init;
+mod policy;
+mod preempt;
+mod quota;
+mod rig;
+mod settings;
+mod stack;
+mod statements;
+mod values;
