@@ -25,7 +25,7 @@ pub trait Init {
     /// platform: everything it writes is kept if it returns `Ok`, and nothing otherwise.
     ///
     /// # Errors
-    /// An error is logged, the event that waited is answered 503, and the next event tries again.
+    /// An error is logged, the event that waited is answered 500, and the next event tries again.
     fn init() -> Result<()>;
 }
 
