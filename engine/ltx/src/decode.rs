@@ -1,14 +1,13 @@
 //! Reading a file: first its structure, then its contents, in steps. It owns every check that the bytes of one
 //! file allow, and knows nothing of the database the file is for.
 //!
-//! Memory on any input: a few bytes of list for each page frame that is really there (at most twice the length
-//! of the input) and the space of one page.
+//! Memory on any input: a list of at most twice the length of the input, and a fixed amount for one page.
 
 use std::ops::Deref;
 
 use crate::checksum::Crc;
-use crate::frame::{END_OF_PAGES, Frame, FrameError};
-use crate::index::{IndexEntry, IndexError, IndexReader};
+use crate::frame::{END_OF_PAGES, FRAME_HEADER_LEN, Frame, FrameError};
+use crate::index::{ENTRY_LEN_MIN, IndexEntry, IndexError, IndexReader};
 use crate::{Checksum, HEADER_LEN, Header, HeaderError, TRAILER_LEN, Trailer, TrailerError, page_checksum};
 
 /// The length field after the page index.
@@ -121,7 +120,7 @@ impl<'a> File<'a> {
         if mark != END_OF_PAGES {
             return Err(DecodeError::EndOfPages(end_of_pages as u64));
         }
-        let index = read_index(&header, IndexReader::new(index), &bytes[..end_of_pages])?;
+        let index = read_index(&header, index, &bytes[..end_of_pages])?;
         Ok(Self { bytes, header, trailer, index, end_of_pages })
     }
 
@@ -178,15 +177,13 @@ impl<'a> File<'a> {
     }
 }
 
-/// Reads the index and follows it over the frames: they must lie one after the other from the header to
-/// `frames_end`, the end of `bytes`. An entry is kept only when its frame is there, so the list stays within
-/// what the file really holds.
-fn read_index(
-    header: &Header,
-    mut reader: IndexReader<'_>,
-    bytes: &[u8],
-) -> Result<Vec<IndexEntry>, DecodeError> {
-    let mut entries = Vec::new();
+/// Reads the index and follows it over the frames: they must lie one after the other from the header to the
+/// end of `bytes`. The list is as long as both the index and the frames can really be, so it never costs twice
+/// the memory of the input, whatever the input claims.
+fn read_index(header: &Header, index: &[u8], bytes: &[u8]) -> Result<Vec<IndexEntry>, DecodeError> {
+    let frames_max = (bytes.len() - HEADER_LEN) / FRAME_HEADER_LEN;
+    let mut entries = Vec::with_capacity(frames_max.min(index.len() / ENTRY_LEN_MIN));
+    let mut reader = IndexReader::new(index);
     let mut expected = HEADER_LEN;
     let mut previous = 0;
     while let Some(entry) = reader.next_entry()? {

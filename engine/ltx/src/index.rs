@@ -1,5 +1,8 @@
 //! The page index at the end of a file: where each page's frame is. It owns the varints and nothing of frames.
 
+/// The shortest entry: three numbers of one byte.
+pub(crate) const ENTRY_LEN_MIN: usize = 3;
+
 /// Where one page lies in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexEntry {

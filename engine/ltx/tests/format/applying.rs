@@ -124,6 +124,52 @@ fn a_snapshot_replaces_everything_but_never_goes_back() {
     assert_eq!(result, Err(ApplyError::NotNext { min_txid: 1, max_txid: 1, at: 2 }));
 }
 
+/// A store that writes down what is done to it.
+struct Recording {
+    pages: u32,
+    calls: Vec<String>,
+}
+
+impl PageStore for Recording {
+    type Error = std::convert::Infallible;
+
+    fn page_size(&self) -> PageSize {
+        small()
+    }
+
+    fn page_count(&self) -> u32 {
+        self.pages
+    }
+
+    fn pages_max(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn read_page(&self, _: u32, page: &mut [u8]) -> Result<(), Self::Error> {
+        page.fill(0);
+        Ok(())
+    }
+
+    fn write_page(&mut self, pgno: u32, page: &[u8]) -> Result<(), Self::Error> {
+        self.calls.push(format!("write {pgno} with {}", page[0]));
+        Ok(())
+    }
+
+    fn resize(&mut self, pages: u32) -> Result<(), Self::Error> {
+        self.calls.push(format!("resize to {pages}"));
+        self.pages = pages;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_snapshot_empties_the_store_first_so_that_nothing_stays_on_the_lock_page() {
+    let history = History::play(small(), true, &[flat(2, &[(1, 5), (2, 6)]), flat(1, &[(1, 7)])]);
+    let mut store = Recording { pages: 9, calls: vec![] };
+    apply(&verified(&history.files[0]), &Position::START, &mut store).expect("the snapshot");
+    assert_eq!(store.calls, ["resize to 0", "resize to 2", "write 1 with 5", "write 2 with 6"]);
+}
+
 #[test]
 fn a_deletion_leaves_no_page() {
     let history = History::play(small(), true, &[flat(5, &[(1, 1), (5, 5)])]);

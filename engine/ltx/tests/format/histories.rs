@@ -31,15 +31,16 @@ impl Filling {
     }
 }
 
-/// Bytes of a xorshift generator.
+/// Bytes of a xorshift generator, eight at a step.
 fn noise(seed: u64) -> impl Iterator<Item = u8> {
     let mut state = seed | 1;
-    std::iter::repeat_with(move || {
+    let words = std::iter::repeat_with(move || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        (state >> 32) as u8
-    })
+        state.to_le_bytes()
+    });
+    words.flatten()
 }
 
 pub fn filling() -> impl Strategy<Value = Filling> {

@@ -2,6 +2,7 @@
 
 mod applying;
 mod counting_allocator;
+mod forging;
 mod golden;
 mod histories;
 mod hostile;
