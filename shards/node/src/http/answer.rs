@@ -53,6 +53,7 @@ impl<F: Future<Output = Response<ResponseBody>>> Future for Answer<F> {
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let mut response = ready!(future.poll(cx));
         if let Some(violation) = this.shared.violation.get() {
+            this.shared.wire.borrow().count_refused();
             response = refusal(violation);
         }
         let declared = response.headers().get(header::CONTENT_LENGTH);

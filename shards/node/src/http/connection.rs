@@ -124,7 +124,7 @@ where
             if wire.take_again() {
                 continue;
             }
-            if wire.wants_ahead() && wire.poll_ahead(cx).is_ready() {
+            if wire.wants_ahead() && wire.poll_ahead(cx).is_ready() || wire.is_abandoned() {
                 return Poll::Ready(End::Closed);
             }
             drop(wire);

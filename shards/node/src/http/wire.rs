@@ -30,7 +30,9 @@ use std::{
 const SCRATCH_BYTES: usize = 64 << 10;
 
 /// Bytes read ahead of what hyper asks for while a request is served, to see the client leave. Beyond it the
-/// kernel's buffer and the client's window push back, and the socket is probed every [`PROBE_EVERY`].
+/// kernel's buffer and the client's window push back, and the socket is probed every [`PROBE_EVERY`]. A client
+/// whose own kernel still holds bytes that this limit keeps back is not seen to leave before they are read, or
+/// the event's time limit ends the wait.
 const AHEAD_BYTES: usize = 16 << 10;
 
 /// How soon a client that left is noticed when bytes it sent hide that it did.
@@ -150,9 +152,19 @@ impl Wire {
         self.eof
     }
 
+    pub(super) fn count_refused(&self) {
+        self.rules.stats.count_refused(1);
+    }
+
     /// Bytes wait that hyper may have.
     pub(super) fn has_passed(&self) -> bool {
         self.passed > 0
+    }
+
+    /// The client closed its side while a request is under way. Half-closed connections are not served: a client
+    /// that left cannot be told from one that only stopped sending.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.eof && !matches!(self.phase, Phase::Head(_))
     }
 
     /// No request is under way and no byte of the next one has come.

@@ -4,7 +4,6 @@ use super::{
     Beat, CpuSet, Hooks, Placement, Pulse, Sleeper,
     ticker::{Ticker, TickerState},
 };
-use futures::io::AsyncReadExt;
 use glommio::{ExecutorJoinHandle, LocalExecutorBuilder, PoolPlacement, net};
 use std::{
     fmt, io,
@@ -143,7 +142,7 @@ where
     let (go, gate) = flume::bounded::<()>(placement.shards);
     let (mut handles, mut beats, mut wires) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..placement.shards {
-        let (far, near) = UnixStream::pair()?;
+        let (pair, other) = (UnixStream::pair()?, UnixStream::pair()?);
         let beat = Arc::new(Beat::new());
         let seat = Seat {
             index,
@@ -151,12 +150,12 @@ where
             beat: beat.clone(),
             state: state.clone(),
             stall_after: hooks.stall_after,
-            wire: near,
+            wires: [pair.1, other.1],
             report: report.clone(),
             gate: gate.clone(),
         };
         beats.push(beat);
-        wires.push(far);
+        wires.push([pair.0, other.0]);
         let body = body.clone();
         let handle = builder(placement, index)
             .spawn(move || seat.run(body))
@@ -237,7 +236,7 @@ struct Seat {
     beat: Arc<Beat>,
     state: Arc<TickerState>,
     stall_after: Duration,
-    wire: UnixStream,
+    wires: [UnixStream; 2],
     report: flume::Sender<(usize, bool)>,
     gate: flume::Receiver<()>,
 }
@@ -252,10 +251,12 @@ impl Seat {
         let _ = self.report.send((self.index, passed));
         drop(self.report);
         self.gate.recv_async().await.ok()?;
-        glommio::spawn_local(read_ticks(self.wire, self.beat.clone())).detach();
+        let ticks = TickReaders::start(self.wires, &self.beat).await;
         let pulse = Rc::new(Pulse::new(self.index, self.beat, self.state, self.stall_after));
         let context = ShardContext { index: self.index, count: self.count, pulse, sleeper: Sleeper::start() };
-        Some(body(context).await)
+        let value = body(context).await;
+        ticks.end().await;
+        Some(value)
     }
 }
 
@@ -272,12 +273,49 @@ async fn self_test() -> bool {
     false
 }
 
-/// Reading the tick is all there is to do: that the read completed made the executor look up.
+/// The tasks that read the ticks. Reading is all there is to do: that a read completed made the executor look up.
+///
+/// There are two, and the ticker writes to one only after the other has read. A read becomes known to the kernel
+/// when the executor next looks at its rings, which on a busy shard is only at the next tick; so while one of them
+/// asks anew, the other's read must be in the kernel already.
+struct TickReaders {
+    wires: [UnixStream; 2],
+    tasks: Vec<glommio::task::JoinHandle<()>>,
+}
+
+impl TickReaders {
+    async fn start(wires: [UnixStream; 2], beat: &Arc<Beat>) -> TickReaders {
+        let mut tasks = Vec::new();
+        for wire in &wires {
+            if let Ok(own) = wire.try_clone() {
+                tasks.push(glommio::spawn_local(read_ticks(own, beat.clone())).detach());
+            }
+        }
+        // A sleep passes through the rings: both reads are in the kernel before anything can keep the core busy.
+        glommio::timer::sleep(Duration::from_millis(1)).await;
+        TickReaders { wires, tasks }
+    }
+
+    /// Ends the readers, so that their sockets are closed before the executor goes.
+    async fn end(self) {
+        for wire in &self.wires {
+            let _ = wire.shutdown(std::net::Shutdown::Both);
+        }
+        for task in self.tasks {
+            task.await;
+        }
+    }
+}
+
 async fn read_ticks(wire: UnixStream, beat: Arc<Beat>) {
+    let Ok(own) = wire.try_clone() else { return };
     // SAFETY: the descriptor is owned by nothing else from here on.
-    let mut stream = unsafe { net::UnixStream::from_raw_fd(wire.into_raw_fd()) };
-    let mut bytes = [0; 16];
-    while matches!(stream.read(&mut bytes).await, Ok(1..)) {
+    let stream = unsafe { net::UnixStream::from_raw_fd(own.into_raw_fd()) };
+    let mut byte = [0; 1];
+    // Of the executor's ways to read a stream only the peek goes through its latency ring, whose completions are
+    // what makes it leave its run queue.
+    while matches!(stream.peek(&mut byte).await, Ok(1..)) {
+        let _ = rustix::net::recv(&wire, &mut byte, rustix::net::RecvFlags::DONTWAIT);
         beat.unread_tick.store(false, Ordering::Release);
     }
 }

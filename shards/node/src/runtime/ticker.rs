@@ -3,9 +3,10 @@
 //! Owns when a shard is told to look up from its tasks, the `on_tick` hook (the epoch of running guests) and the
 //! watchdog. Does not own the marks it reads ([`Pulse`](super::pulse)).
 //!
-//! While a shard polls guest work the ticker writes a byte to a Unix socket that a task on that shard reads. Socket
-//! reads complete in the executor's latency ring, which is what makes the executor leave its run queue and look at
-//! its timers, its sockets and foreign wakes. A shard that is not inside a poll when sampled gets no byte, and
+//! While a shard polls guest work the ticker writes a byte to a Unix socket that a task on that shard reads. That
+//! read completes in the executor's latency ring, which is what makes the executor leave its run queue and look at
+//! its timers, its sockets and foreign wakes. The next tick is sent once that task has run, so each pass of the run
+//! queue is interrupted once, however many tasks are in it. A shard that is not inside a poll when sampled gets no byte, and
 //! with nobody busy for a while the ticker parks until the next [`Pulse::enter`](super::pulse::Pulse::enter): an
 //! idle node costs nothing.
 
@@ -95,17 +96,18 @@ pub(super) struct Ticker {
 }
 
 impl Ticker {
-    /// Starts the thread. `wires` are the ticker's ends of the shards' sockets, in the order of `beats`.
+    /// Starts the thread. `wires` are the ticker's ends of the shards' sockets, in the order of `beats`; see
+    /// `TickReaders` for why there are two.
     pub(super) fn start(
         state: Arc<TickerState>,
         beats: Vec<Arc<Beat>>,
-        wires: Vec<UnixStream>,
+        wires: Vec<[UnixStream; 2]>,
         hooks: Hooks,
     ) -> io::Result<Ticker> {
-        for wire in &wires {
+        for wire in wires.iter().flatten() {
             wire.set_nonblocking(true)?;
         }
-        let shards = beats.into_iter().zip(wires).map(|(beat, wire)| Watched::new(beat, wire)).collect();
+        let shards = beats.into_iter().zip(wires).map(|(beat, wires)| Watched::new(beat, wires)).collect();
         let mut run = Run { state: state.clone(), shards, hooks };
         let thread = thread::Builder::new().name("ticker".into()).spawn(move || {
             // Before the first look, so that whoever finds it parked can wake it.
@@ -129,7 +131,7 @@ impl Drop for Ticker {
 /// One shard as the ticker sees it.
 struct Watched {
     beat: Arc<Beat>,
-    wire: UnixStream,
+    wires: [UnixStream; 2],
     sequence: u64,
     /// Since when the shard has neither ended its poll nor read its tick.
     still_since: Option<Instant>,
@@ -144,8 +146,8 @@ struct Look {
 }
 
 impl Watched {
-    fn new(beat: Arc<Beat>, wire: UnixStream) -> Watched {
-        Watched { beat, wire, sequence: 0, still_since: None, named: false }
+    fn new(beat: Arc<Beat>, wires: [UnixStream; 2]) -> Watched {
+        Watched { beat, wires, sequence: 0, still_since: None, named: false }
     }
 
     fn look(&mut self) -> Look {
@@ -159,7 +161,9 @@ impl Watched {
             self.beat.unread_tick.store(true, Ordering::Release);
             self.beat.count_tick();
             // It cannot be full, one byte is under way at most; a shard that ended needs no tick.
-            if self.wire.write(&[0]).is_err() {
+            // The two sockets take turns: the reader of the last tick may still be on its way back to the kernel.
+            self.wires.swap(0, 1);
+            if self.wires[0].write(&[0]).is_err() {
                 self.beat.unread_tick.store(false, Ordering::Release);
             }
         }

@@ -1,0 +1,182 @@
+//! How connections end: slow clients, clients that leave, too many of them, a node that stops.
+
+use crate::harness::{HUNG, Server, get, until};
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+
+fn reset(client: crate::harness::Client) {
+    rustix::net::sockopt::set_socket_linger(&client.0, Some(Duration::ZERO)).unwrap();
+}
+
+#[test]
+fn a_slow_head_gets_408() {
+    let server = Server::with(1, 10, |config| config.head_timeout = Duration::from_millis(100));
+    for start in ["G", "GET / HTTP/1.1\r\nHost: h\r\n"] {
+        let answer = server.exchange(start);
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    }
+    let mut kept = server.connect();
+    assert_eq!(kept.get("/a").0, 200);
+    kept.send("GET /");
+    assert!(kept.rest().starts_with("HTTP/1.1 408 "));
+    assert_eq!(server.stats[0].timeouts(), 3);
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_a_word() {
+    let server = Server::with(1, 10, |config| config.idle_timeout = Duration::from_millis(100));
+    assert_eq!(server.connect().rest(), "");
+    let mut kept = server.connect();
+    assert_eq!(kept.get("/a").0, 200);
+    assert_eq!(kept.rest(), "");
+    assert_eq!(server.stats[0].timeouts(), 0, "idle is no fault");
+}
+
+#[test]
+fn a_body_that_stops_coming_gets_408() {
+    let server = Server::with(1, 10, |config| config.body_timeout = Duration::from_millis(100));
+    let answer = server.exchange("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhello");
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert_eq!(*server.seen.body_errors.lock().unwrap(), ["the request's body came too slowly"]);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut() {
+    let server = Server::with(1, 10, |config| config.write_timeout = Duration::from_millis(100));
+    let mut client = server.connect();
+    client.send(get("/endless"));
+    until("the body is dropped", || server.seen.dropped.load(SeqCst) == 1);
+    until("the connection is closed", || server.admission.open() == 0);
+    drop(client);
+}
+
+// case H6
+#[test]
+fn work_for_a_client_that_left_is_dropped() {
+    let server = Server::new(1);
+    let post = |path: &str, sent: usize| {
+        let body = "x".repeat(sent);
+        format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n{body}")
+    };
+    let unread = post("/hang", 0);
+    let unread_some = post("/hang", 100);
+    // More than is read ahead, so that the end of the connection is hidden behind it.
+    let unread_much = post("/hang", 60_000);
+    let reading = post("/read-and-hang", 100);
+    let pipelined = get("/hang").repeat(1000);
+    for (index, request) in
+        [get("/hang"), unread, unread_some, unread_much, reading, pipelined].into_iter().enumerate()
+    {
+        for rude in [false, true] {
+            let count = 2 * index + usize::from(rude);
+            let mut client = server.connect();
+            client.send(&request);
+            until("the handler started", || server.seen.started.load(SeqCst) == count + 1);
+            assert_eq!(server.seen.dropped.load(SeqCst), count);
+            if rude {
+                reset(client)
+            } else {
+                drop(client)
+            }
+            until(&format!("the work of {count} is dropped"), || {
+                server.seen.dropped.load(SeqCst) == count + 1
+            });
+        }
+    }
+    until("no connection is left", || server.admission.open() == 0);
+    let hung = server.requests().iter().filter(|request| request.ends_with("hang")).count();
+    assert_eq!(hung, 12, "no request pipelined behind the one that was dropped ran");
+}
+
+// case H6
+#[test]
+fn a_stream_for_a_client_that_left_is_dropped() {
+    let server = Server::new(1);
+    let mut client = server.connect();
+    client.send(get("/endless"));
+    client.head();
+    drop(client);
+    until("the stream is dropped", || server.seen.dropped.load(SeqCst) == 1);
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+// case H6
+#[test]
+fn ten_thousand_aborts_leak_nothing() {
+    let server = Server::new(2);
+    let address = server.address;
+    assert_eq!(server.connect().get("/a").0, 200);
+    let clients: Vec<_> = (0..4)
+        .map(|thread| {
+            std::thread::spawn(move || {
+                for round in 0..2500 {
+                    let mut client = std::net::TcpStream::connect(address).unwrap();
+                    rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+                    let request = match (thread + round) % 5 {
+                        0 => "",
+                        1 => "GET /ha",
+                        2 => "GET /hang HTTP/1.1\r\nHost: h\r\n\r\n",
+                        3 => "POST /read-and-hang HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx",
+                        _ => "GET /endless HTTP/1.1\r\nHost: h\r\n\r\n",
+                    };
+                    let _ = std::io::Write::write_all(&mut client, request.as_bytes());
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    let seen = &server.seen;
+    until("every connection ended", || {
+        // A connection reset before it was accepted may never be.
+        server.admission.open() == 0 && seen.started.load(SeqCst) == seen.dropped.load(SeqCst)
+    });
+    assert_eq!(server.connect().get("/a").0, 200);
+    // Other tests of this process open descriptors too; a leak here would be thousands.
+    until("descriptors are given back", || open_descriptors() < 2000);
+}
+
+// R-FLAG-2
+#[test]
+fn a_connection_over_the_limit_gets_503_and_the_others_go_on() {
+    let server = Server::with(1, 2, |_| ());
+    let (mut first, mut second) = (server.connect(), server.connect());
+    assert_eq!((first.get("/a").0, second.get("/a").0), (200, 200));
+    let answer = server.exchange(get("/a"));
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
+    assert_eq!(first.get("/a").0, 200);
+    drop(second);
+    until("its place is free", || server.admission.open() == 1);
+    assert_eq!(server.connect().get("/a").0, 200);
+    assert_eq!(server.stats[0].over_limit(), 1);
+}
+
+#[test]
+fn a_stop_closes_idle_connections_and_finishes_requests_in_flight() {
+    let mut server = Server::new(1);
+    let (mut fresh, mut idle, mut busy, mut body) =
+        (server.connect(), server.connect(), server.connect(), server.connect());
+    assert_eq!(idle.get("/a").0, 200);
+    busy.send(format!("{}{}", get("/slow"), get("/never")));
+    body.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhello");
+    until("they are in flight", || server.requests().len() == 3 && server.admission.open() == 4);
+    server.begin_stop();
+    assert_eq!((fresh.rest(), idle.rest()), (String::new(), String::new()));
+    body.send("world");
+    for (client, says) in [(&mut busy, "slow"), (&mut body, "helloworld")] {
+        let answer = client.rest();
+        assert!(answer.contains(&format!("\r\n\r\n{says}")), "{answer}");
+        assert!(answer.to_lowercase().contains("connection: close"), "{answer}");
+    }
+    assert!(!server.requests().iter().any(|request| request.contains("never")));
+    server.join();
+}
+
+#[test]
+fn a_stop_with_nothing_open_ends_at_once() {
+    let server = Server::new(2);
+    let began = std::time::Instant::now();
+    server.join();
+    assert!(began.elapsed() < HUNG);
+}
