@@ -85,10 +85,13 @@ enum Phase {
     Answer,
 }
 
+/// Which shard a request path belongs to.
+pub(super) type Route = Box<dyn Fn(&str) -> Option<usize>>;
+
 /// What [`Wire`] asks about a passed head.
 pub(super) struct Rules {
     pub(super) config: Config,
-    pub(super) route: Box<dyn Fn(&str) -> Option<usize>>,
+    pub(super) route: Route,
     pub(super) budget: Budget,
     pub(super) stats: std::sync::Arc<Stats>,
     /// Connections stay where they are once the shard is stopping.
