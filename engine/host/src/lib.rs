@@ -1,1 +1,33 @@
-//! wasmkeep-host
+//! Runs WebAssembly components as actors: loading and compiled-code cache, the imports of the guest contract,
+//! WASI, limits, and one HTTP event from its request to the end of its response.
+//!
+//! It does not know threads, sockets or the network: whoever owns an [`Instance`] polls its futures on one
+//! thread and calls [`Runtime::advance_epoch`] now and then. It does not decide when an actor lives, which
+//! event comes next or how long one may take; `wasmkeep-actor` does. It opens no database; `wasmkeep-storage`
+//! does.
+
+mod bindings;
+mod cache;
+mod event;
+mod headers;
+mod imports;
+mod instance;
+mod load;
+mod log;
+mod runtime;
+mod state;
+mod timers;
+mod turn;
+
+pub use event::{
+    AnswerReceiver, AnswerSender, Cut, HttpEvent, Mistake, RequestBody, RequestBodyError, ResponseBody,
+    Unanswered,
+};
+pub use instance::{Instance, InstantiateError, bugs_caught, instance_memory_bytes};
+pub use load::{Hooks, LoadError, Version};
+pub use runtime::{CacheError, Runtime, RuntimeConfig, RuntimeError};
+pub use state::{Identity, Setting};
+pub use timers::Timers;
+
+#[cfg(test)]
+mod tests;

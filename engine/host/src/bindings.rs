@@ -1,0 +1,30 @@
+//! Rust types and traits of the guest contract's imports. Exports are looked up by name instead, because each
+//! hook is optional in a component.
+
+wasmtime::component::bindgen!({
+    path: "../wit",
+    inline: "
+        package wasmkeep:host;
+        world imports {
+            import wasmkeep:actor/storage@0.2.0;
+            import wasmkeep:actor/alarms@0.2.0;
+            import wasmkeep:actor/actors@0.2.0;
+            import wasmkeep:actor/websockets@0.2.0;
+            import wasmkeep:actor/context@0.2.0;
+        }
+    ",
+    world: "wasmkeep:host/imports",
+    imports: {
+        "wasmkeep:actor/storage.exec": async | trappable,
+        "wasmkeep:actor/storage.exec-durable": async | trappable,
+        "wasmkeep:actor/storage.query": async | trappable,
+        "wasmkeep:actor/storage.open-cursor": async | trappable,
+        "wasmkeep:actor/storage.exec-script": async | trappable,
+        "wasmkeep:actor/storage.[method]cursor.next": async | trappable,
+        default: trappable,
+    },
+    with: { "wasmkeep:actor/storage.cursor": crate::imports::storage::OpenCursor },
+    require_store_data_send: true,
+});
+
+pub(crate) use wasmkeep::actor::{actors, alarms, context, storage, websockets};

@@ -1,0 +1,24 @@
+//! `wasmkeep:actor/context`.
+
+use crate::{
+    bindings::context::{Host, Identity},
+    state::ActorState,
+};
+
+impl Host for ActorState {
+    fn self_(&mut self) -> wasmtime::Result<Identity> {
+        let identity = &self.identity;
+        Ok(Identity {
+            tenant: identity.tenant.clone(),
+            class: identity.class.clone(),
+            name: identity.name.clone(),
+            node: identity.node.clone(),
+            generation: identity.generation,
+            version: identity.version.clone(),
+        })
+    }
+
+    fn caller(&mut self) -> wasmtime::Result<Option<(String, String)>> {
+        Ok(self.caller.as_deref().cloned())
+    }
+}

@@ -1,0 +1,41 @@
+//! Host side of what a component may import.
+
+mod context;
+pub(crate) mod storage;
+mod unbuilt;
+
+use wasmtime::component::{HasSelf, Linker};
+
+use crate::{bindings, state::ActorState};
+
+/// WASI and HTTP, for any component.
+pub(crate) fn wasi_linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<ActorState>> {
+    let mut linker = Linker::<ActorState>::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    // The environment belongs to the class and is shared by its actors instead of copied into each.
+    linker.allow_shadowing(true);
+    linker
+        .instance("wasi:cli/environment@0.2.12")?
+        .func_wrap("get-environment", |store, (): ()| -> wasmtime::Result<(Vec<(String, String)>,)> {
+            Ok((store.data().env.to_vec(),))
+        })?;
+    linker.allow_shadowing(false);
+    Ok(linker)
+}
+
+/// All of it, for actors.
+pub(crate) fn actor_linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<ActorState>> {
+    let mut linker = wasi_linker(engine)?;
+    bindings::Imports::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    Ok(linker)
+}
+
+/// Interfaces a component may import, without versions, in the order in which a message lists them.
+pub(crate) const ACTOR_INTERFACES: [&str; 5] = [
+    "wasmkeep:actor/storage",
+    "wasmkeep:actor/alarms",
+    "wasmkeep:actor/actors",
+    "wasmkeep:actor/websockets",
+    "wasmkeep:actor/context",
+];

@@ -1,0 +1,197 @@
+//! A live instance: made from a [`Version`], then entered for one event after another.
+
+use http::{HeaderValue, header};
+use tokio::{runtime::Handle, sync::oneshot};
+use wasmkeep_actor::{Failure, Guest, InitError, TurnEnd};
+use wasmtime::{PoolConcurrencyLimitError, Store, component::TypedFunc};
+use wasmtime_wasi_http::{WasiHttpView, p2::bindings::http::types::Scheme};
+
+use crate::{
+    event::{HttpEvent, RequestBody, Revocation},
+    headers,
+    load::{HandleParams, InitResults, Version},
+    state::{ActorState, Setting},
+    turn::{self, Reply, guarded},
+};
+
+/// Epochs a guest may run before it yields to the executor: the ticker advances the epoch only while a shard is
+/// busy, so one tick is the time slice.
+const SLICE_EPOCHS: u64 = 1;
+
+/// Why an instance could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InstantiateError {
+    /// As many as the runtime was made for are alive.
+    #[error("the node has as many live instances as it was set up for")]
+    NoRoom,
+    /// Its start trapped, or it needs more memory at once than an actor may have.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// One live instance of a component.
+///
+/// It is made, used and dropped on one thread.
+pub struct Instance {
+    store: Store<ActorState>,
+    handle: TypedFunc<HandleParams, ()>,
+    on_init: Option<TypedFunc<(), InitResults>>,
+    timers: Handle,
+    /// False while an event runs and after one that did not end well: wasmtime's stores must not be entered
+    /// again after a trap or a dropped call.
+    sound: bool,
+}
+
+/// Panics of the host that were caught while an event ran, since the process started. Each poisoned one
+/// instance. A correct build keeps it at 0.
+#[must_use]
+pub fn bugs_caught() -> u64 {
+    turn::bugs_caught()
+}
+
+/// Linear memory of an instance, in bytes, as the guest sees it; pages it never touched included.
+#[must_use]
+pub fn instance_memory_bytes(instance: &Instance) -> usize {
+    instance.store.data().limits.memory_bytes
+}
+
+impl Version {
+    /// Makes an instance, running the component's start functions.
+    ///
+    /// # Errors
+    /// [`InstantiateError`].
+    pub async fn instantiate(&self, setting: Setting) -> Result<Instance, InstantiateError> {
+        let loaded = &*self.0;
+        let state = ActorState::new(&setting, loaded.shared.memory_bytes_max);
+        let mut store = Store::new(&loaded.shared.engine, state);
+        store.limiter(|state| &mut state.limits);
+        store.epoch_deadline_async_yield_and_update(SLICE_EPOCHS);
+        store.set_epoch_deadline(SLICE_EPOCHS);
+        let timers = setting.timers;
+        let instance = guarded(&timers, loaded.pre.instantiate_async(&mut store))
+            .await
+            .map_err(|failure| InstantiateError::Failed(failure.to_string()))?
+            .map_err(|error| instantiate_error(&error))?;
+        let failed = |error: wasmtime::Error| InstantiateError::Failed(format!("{error:#}"));
+        let handle = instance.get_typed_func(&mut store, loaded.handle).map_err(failed)?;
+        let on_init = match loaded.on_init {
+            Some(hook) => Some(instance.get_typed_func(&mut store, hook).map_err(failed)?),
+            None => None,
+        };
+        Ok(Instance { store, handle, on_init, timers, sound: true })
+    }
+}
+
+fn instantiate_error(error: &wasmtime::Error) -> InstantiateError {
+    if error.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
+        return InstantiateError::NoRoom;
+    }
+    match turn::trap(error) {
+        Failure::Trap(text) => InstantiateError::Failed(text),
+        other => InstantiateError::Failed(other.to_string()),
+    }
+}
+
+impl Instance {
+    fn enter(&mut self) -> Result<(), Failure> {
+        if !std::mem::replace(&mut self.sound, false) {
+            return Err(Failure::Bug("the instance was entered again after it failed".to_owned()));
+        }
+        self.store.set_epoch_deadline(SLICE_EPOCHS);
+        Ok(())
+    }
+
+    /// Puts a request into the guest's reach.
+    fn admit(&mut self, request: http::Request<RequestBody>) -> wasmtime::Result<(HandleParams, Admitted)> {
+        let (mut parts, body) = request.into_parts();
+        headers::strip(&mut parts.headers);
+        let host = parts.headers.get(header::HOST);
+        if parts.uri.authority().is_none() && host.is_none_or(|host| host.to_str().is_err()) {
+            // HTTP/1.0 may come without; what the guest sees as its authority must be something.
+            parts.headers.insert(header::HOST, HeaderValue::from_static("localhost"));
+        }
+        let (body, revocation) = body.lend();
+        let mut http = self.store.data_mut().http();
+        let incoming = http.new_incoming_request(Scheme::Http, http::Request::from_parts(parts, body))?;
+        let (sender, head) = oneshot::channel();
+        let outparam = http.new_response_outparam(sender)?;
+        Ok(((incoming, outparam), Admitted { head, revocation }))
+    }
+
+    /// Takes back what belongs to the event alone.
+    fn leave(&mut self) {
+        let state = self.store.data_mut();
+        state.caller = None;
+        state.log.flush();
+    }
+}
+
+struct Admitted {
+    head: oneshot::Receiver<
+        Result<
+            http::Response<wasmtime_wasi_http::p2::body::HyperOutgoingBody>,
+            wasmtime_wasi_http::p2::bindings::http::types::ErrorCode,
+        >,
+    >,
+    revocation: Revocation,
+}
+
+impl Guest for Instance {
+    type Event = HttpEvent;
+
+    fn has_init(&self) -> bool {
+        self.on_init.is_some()
+    }
+
+    async fn init(&mut self) -> Result<(), InitError> {
+        let Some(hook) = self.on_init else { return Ok(()) };
+        self.enter().map_err(InitError::Poisoned)?;
+        let log = self.store.data().log.clone();
+        let ended = guarded(&self.timers, hook.call_async(&mut self.store, ())).await;
+        self.leave();
+        match ended {
+            Ok(Ok((result,))) => {
+                self.sound = true;
+                result.map_err(|reason| {
+                    log.failure("on-init failed", &reason);
+                    InitError::Refused(reason)
+                })
+            }
+            Ok(Err(error)) => {
+                log.failure("on-init trapped", &format_args!("{error:?}"));
+                Err(InitError::Poisoned(turn::trap(&error)))
+            }
+            Err(failure) => Err(InitError::Poisoned(failure)),
+        }
+    }
+
+    async fn deliver(&mut self, event: HttpEvent) -> TurnEnd {
+        let HttpEvent { request, caller, answer } = event;
+        let method = request.method().clone();
+        let admitted = self.enter().and_then(|()| {
+            self.store.data_mut().caller = caller;
+            self.admit(request).map_err(|error| Failure::Trap(format!("{error:#}")))
+        });
+        let (params, Admitted { head, revocation }) = match admitted {
+            Ok(admitted) => admitted,
+            Err(failure) => {
+                answer.send(Err(crate::Unanswered::Failed(failure.clone())));
+                return TurnEnd::Poisoned(failure);
+            }
+        };
+        let log = self.store.data().log.clone();
+        let on_trap = |error: &wasmtime::Error| log.failure("trapped", &format_args!("{error:?}"));
+        let reply = Reply::new(answer, &method, head);
+        let call = self.handle.call_async(&mut self.store, params);
+        let ended = turn::run(&self.timers, call, reply, on_trap).await;
+        drop(revocation);
+        self.leave();
+        match ended {
+            Ok(()) => {
+                self.sound = true;
+                TurnEnd::Ready
+            }
+            Err(failure) => TurnEnd::Poisoned(failure),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What one live instance carries beside its memory: who it is, its database, WASI's state and its limits.
+
+use std::{future::Future, rc::Rc, sync::Arc};
+
+use send_wrapper::SendWrapper;
+use wasmkeep_storage::{Database, Offload};
+use wasmtime::{ResourceLimiter, component::ResourceTable};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{
+    Error as WasiError, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
+};
+
+use crate::log::{ActorLog, Stream};
+
+/// Host resources (streams, header lists, pollables, cursors) an instance may hold at once; over it, the next
+/// one traps. Handles live in host memory, so a guest that leaks them must meet a limit before the node does;
+/// an ordinary event holds about ten.
+const RESOURCES_MAX: usize = 4096;
+
+/// Bytes of one header list, counted as in memory (name, value and about 40 bytes each). Twice the limit of a
+/// request head as it is on the wire, so that any request a client may send can be seen.
+const FIELDS_BYTES_MAX: usize = 2 * wasmkeep_protocol::limits::HEAD_BYTES_MAX;
+
+/// Bytes of randomness in one call; over it, a trap. They are made in host memory before the guest has them.
+const RANDOM_BYTES_MAX: u64 = 1 << 20;
+
+/// Elements of one table. The largest toolchain output seen (a Python interpreter) needs about 30,000.
+pub(crate) const TABLE_ELEMENTS_MAX: usize = 100_000;
+
+/// Who an actor is, as `context.self` tells it and as its log lines are marked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Whose app it belongs to.
+    pub tenant: String,
+    /// Its class.
+    pub class: String,
+    /// Its name, percent-decoded.
+    pub name: String,
+    /// The node it runs on.
+    pub node: String,
+    /// Of the node's hold on it; 0 on a node without a bucket.
+    pub generation: u64,
+    /// Of the code it runs.
+    pub version: String,
+}
+
+/// What an instance is made with.
+#[derive(Clone)]
+pub struct Setting {
+    /// Who it is.
+    pub identity: Arc<Identity>,
+    /// Its database; `None` for the stateless component.
+    pub database: Option<Rc<Database>>,
+    /// Where fsync and other blocking work of its database goes.
+    pub offload: Rc<dyn Offload>,
+    /// Environment variables, shared by the class.
+    pub env: Arc<Vec<(String, String)>>,
+    /// See [`crate::Timers::handle`].
+    pub timers: tokio::runtime::Handle,
+}
+
+/// The data of an instance's wasmtime store.
+///
+/// wasmtime asks for `Send` data although a store never leaves its thread here; what is not `Send` is wrapped,
+/// and the wrapper panics if that promise were ever broken.
+pub(crate) struct ActorState {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) env: Arc<Vec<(String, String)>>,
+    pub(crate) database: Option<SendWrapper<Rc<Database>>>,
+    pub(crate) offload: SendWrapper<Rc<dyn Offload>>,
+    /// Of the event that runs.
+    pub(crate) caller: Option<Arc<(String, String)>>,
+    pub(crate) log: Arc<ActorLog>,
+    pub(crate) limits: Limits,
+    pub(crate) table: ResourceTable,
+    wasi: WasiCtx,
+    http: WasiHttpCtx,
+    hooks: HttpHooks,
+}
+
+impl ActorState {
+    pub(crate) fn new(setting: &Setting, memory_bytes_max: usize) -> Self {
+        let log = ActorLog::new(Arc::clone(&setting.identity));
+        let wasi = WasiCtx::builder()
+            .stdout(log.stream(Stream::Out))
+            .stderr(log.stream(Stream::Err))
+            .allow_tcp(false)
+            .allow_udp(false)
+            .allow_ip_name_lookup(false)
+            .max_random_size(RANDOM_BYTES_MAX)
+            .build();
+        let mut http = WasiHttpCtx::new();
+        http.set_field_size_limit(FIELDS_BYTES_MAX);
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(RESOURCES_MAX);
+        Self {
+            identity: Arc::clone(&setting.identity),
+            env: Arc::clone(&setting.env),
+            database: setting.database.clone().map(SendWrapper::new),
+            offload: SendWrapper::new(Rc::clone(&setting.offload)),
+            caller: None,
+            log,
+            limits: Limits { memory_bytes: 0, memory_bytes_max },
+            table,
+            wasi,
+            http,
+            hooks: HttpHooks,
+        }
+    }
+}
+
+impl WasiView for ActorState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl WasiHttpView for ActorState {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { hooks: &mut self.hooks, table: &mut self.table, ctx: &mut self.http }
+    }
+}
+
+/// How much an instance may hold in linear memories and tables.
+pub(crate) struct Limits {
+    /// All linear memories together, in bytes.
+    pub(crate) memory_bytes: usize,
+    memory_bytes_max: usize,
+}
+
+impl ResourceLimiter for Limits {
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let others = self.memory_bytes.saturating_sub(current);
+        let total = others.saturating_add(desired);
+        let allowed = total <= self.memory_bytes_max;
+        if allowed {
+            self.memory_bytes = total;
+        }
+        Ok(allowed)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= TABLE_ELEMENTS_MAX)
+    }
+}
+
+/// What differs from WASI's defaults for HTTP.
+struct HttpHooks;
+
+type Sent<T> = Box<dyn Future<Output = Result<T, WasiError>> + Send>;
+
+impl WasiHttpHooks for HttpHooks {
+    /// Only `host`, which `incoming-request.authority` tells. What else must not pass is removed from requests
+    /// before the guest sees them and from responses after it made them, so that a guest that copies headers
+    /// from one to the other is not punished for it.
+    fn is_forbidden_header(&mut self, name: &http::HeaderName) -> bool {
+        name == http::header::HOST
+    }
+
+    /// Outbound requests are not built yet.
+    fn send_request(
+        &mut self,
+        _: http::Request<WasiBody>,
+        _: Option<RequestOptions>,
+        _: Sent<()>,
+    ) -> Sent<(http::Response<WasiBody>, Sent<()>)> {
+        Box::new(std::future::ready(Err(WasiError::HttpRequestDenied)))
+    }
+}

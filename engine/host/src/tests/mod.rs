@@ -1,0 +1,11 @@
+//! Whole components through the public interface.
+
+mod answers;
+mod code_cache;
+mod database;
+mod init;
+mod kit;
+mod limits;
+mod loading;
+mod requests;
+mod wasi;
