@@ -7,11 +7,12 @@ use wasmtime::{PoolConcurrencyLimitError, Store, component::TypedFunc};
 use wasmtime_wasi_http::{WasiHttpView, p2::bindings::http::types::Scheme};
 
 use crate::{
+    boundary::{guarded, trap},
     event::{HttpEvent, RequestBody, Revocation},
     headers,
     load::{HandleParams, InitResults, Version},
     state::{ActorState, Setting},
-    turn::{self, Reply, guarded},
+    turn::{self, Reply},
 };
 
 /// Epochs a guest may run before it yields to the executor: the ticker advances the epoch only while a shard is
@@ -40,13 +41,6 @@ pub struct Instance {
     /// False while an event runs and after one that did not end well: wasmtime's stores must not be entered
     /// again after a trap or a dropped call.
     sound: bool,
-}
-
-/// Panics of the host that were caught while an event ran, since the process started. Each poisoned one
-/// instance. A correct build keeps it at 0.
-#[must_use]
-pub fn bugs_caught() -> u64 {
-    turn::bugs_caught()
 }
 
 /// Linear memory of an instance, in bytes, as the guest sees it; pages it never touched included.
@@ -86,7 +80,7 @@ fn instantiate_error(error: &wasmtime::Error) -> InstantiateError {
     if error.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
         return InstantiateError::NoRoom;
     }
-    match turn::trap(error) {
+    match trap(error) {
         Failure::Trap(text) => InstantiateError::Failed(text),
         other => InstantiateError::Failed(other.to_string()),
     }
@@ -159,7 +153,7 @@ impl Guest for Instance {
             }
             Ok(Err(error)) => {
                 log.failure("on-init trapped", &format_args!("{error:?}"));
-                Err(InitError::Poisoned(turn::trap(&error)))
+                Err(InitError::Poisoned(trap(&error)))
             }
             Err(failure) => Err(InitError::Poisoned(failure)),
         }

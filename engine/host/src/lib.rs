@@ -7,6 +7,7 @@
 //! does.
 
 mod bindings;
+mod boundary;
 mod cache;
 mod event;
 mod headers;
@@ -19,11 +20,12 @@ mod state;
 mod timers;
 mod turn;
 
+pub use boundary::bugs_caught;
 pub use event::{
     AnswerReceiver, AnswerSender, Cut, HttpEvent, Mistake, RequestBody, RequestBodyError, ResponseBody,
     Unanswered,
 };
-pub use instance::{Instance, InstantiateError, bugs_caught, instance_memory_bytes};
+pub use instance::{Instance, InstantiateError, instance_memory_bytes};
 pub use load::{Hooks, LoadError, Version};
 pub use runtime::{CacheError, Runtime, RuntimeConfig, RuntimeError};
 pub use state::{Identity, Setting};

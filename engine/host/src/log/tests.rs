@@ -55,8 +55,7 @@ fn recorded(work: impl FnOnce(&Arc<ActorLog>)) -> Vec<(Level, String)> {
         version: "v".into(),
     }));
     tracing::subscriber::with_default(Arc::clone(&recorder), || work(&log));
-    let lines = std::mem::take(&mut *recorder.0.lock().expect("no panic"));
-    lines
+    std::mem::take(&mut *recorder.0.lock().expect("no panic"))
 }
 
 fn message(text: &str) -> String {
