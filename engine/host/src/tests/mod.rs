@@ -3,9 +3,11 @@
 mod answers;
 mod code_cache;
 mod database;
+mod footprint;
 mod init;
 mod kit;
 mod limits;
 mod loading;
 mod requests;
+mod samples;
 mod wasi;
