@@ -45,7 +45,7 @@ where
     front: Rc<Front<S>>,
     shared: Rc<Shared>,
     member: Member,
-    /// Made when the first head has passed.
+    /// Made when a head has passed and there is none; given back when the connection rests.
     hyper: Option<Hyper<S>>,
     told_to_stop: bool,
     timer: Option<Pin<Box<Sleep>>>,
@@ -185,7 +185,7 @@ where
     /// Ready with an end when a limit ended the connection, with `None` when something changed.
     fn poll_limits(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
         loop {
-            let due = self.shared.wire.borrow().due();
+            let due = self.shared.wire.borrow().due(self.hyper.is_none());
             let Some((at, limit)) = due else { return Poll::Pending };
             // A timer that is due earlier is left alone: limits mostly move later with every request.
             if self.timer.as_ref().is_none_or(|timer| timer.deadline() > at) {
@@ -207,6 +207,12 @@ where
         if limit == Limit::Probe {
             return Poll::Ready(wire.probe_gone().then_some(End::Closed));
         }
+        if limit == Limit::Rest {
+            // Between two requests hyper holds buffers and no state; it is made again with the next head.
+            drop(wire);
+            self.hyper = None;
+            return Poll::Ready(None);
+        }
         if limit != Limit::Idle {
             self.front.stats.count_timeout(1);
         }
@@ -219,7 +225,7 @@ where
                 wire.give_up_body();
                 None
             }
-            Limit::Idle | Limit::Write | Limit::Probe => Some(End::Closed),
+            Limit::Idle | Limit::Write | Limit::Probe | Limit::Rest => Some(End::Closed),
         })
     }
 }

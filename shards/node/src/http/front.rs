@@ -30,6 +30,10 @@ use std::{
 /// Connections over the limit that are told so at one time; the others are cut.
 const REFUSALS_MAX: usize = 64;
 
+/// Default of [`Config::rest_after`]: longer than the pauses of a client at work, and short enough that thousands
+/// of kept connections cost some 16 KiB each only while they are used.
+const REST_AFTER: Duration = Duration::from_secs(1);
+
 /// Pause after a failed accept: out of descriptors, say, which only time cures.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -40,6 +44,8 @@ pub struct Config {
     pub shard: usize,
     /// What one request may be.
     pub limits: Limits,
+    /// Time without a request after which a connection gives its buffers back and keeps only its socket.
+    pub rest_after: Duration,
     /// Life of a connection without a request.
     pub idle_timeout: Duration,
     /// Time for a whole head from its first byte. Over it: 408.
@@ -63,6 +69,7 @@ impl Config {
                 headers_max: HEADERS_MAX,
                 body_bytes_max: BODY_BYTES_MAX,
             },
+            rest_after: REST_AFTER,
             idle_timeout: HEAD_TIMEOUT,
             head_timeout: HEAD_TIMEOUT,
             body_timeout: HEAD_TIMEOUT,

@@ -63,6 +63,8 @@ pub(super) enum Outcome {
 /// A time limit in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Limit {
+    /// Not a limit: idle long enough to give back what serving needs.
+    Rest,
     /// Nothing came between two requests.
     Idle,
     /// A head began and is not whole.
@@ -402,10 +404,13 @@ impl Wire {
         sent
     }
 
-    /// The limit that passes first, if any is in force.
-    pub(super) fn due(&self) -> Option<(Instant, Limit)> {
+    /// The limit that passes first, if any is in force. `rested`: nothing is left to give back.
+    pub(super) fn due(&self, rested: bool) -> Option<(Instant, Limit)> {
         let config = &self.rules.config;
         let reading = match self.phase {
+            Phase::Head(_) if self.inbox.is_empty() && !rested && config.rest_after < config.idle_timeout => {
+                Some((self.since + config.rest_after, Limit::Rest))
+            }
             Phase::Head(_) if self.inbox.is_empty() => Some((self.since + config.idle_timeout, Limit::Idle)),
             Phase::Head(_) => Some((self.since + config.head_timeout, Limit::Head)),
             Phase::Body(_) if self.body_wanted => Some((self.since + config.body_timeout, Limit::Body)),

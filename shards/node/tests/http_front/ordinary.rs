@@ -1,6 +1,7 @@
 //! The ordinary course: keep-alive, pipelining, streaming, HEAD, and answers that are wrong.
 
 use crate::harness::{Server, get, header_of, status_of};
+use std::time::Duration;
 
 #[test]
 fn a_connection_serves_many_requests() {
@@ -14,6 +15,26 @@ fn a_connection_serves_many_requests() {
     assert_eq!(server.stats[0].accepted(), 1);
     assert_eq!(server.stats[0].requests(), 101);
     assert!(server.stats[0].bytes_read() > 0 && server.stats[0].bytes_written() > 0);
+}
+
+#[test]
+fn a_connection_that_rested_serves_on() {
+    let server = Server::with(1, 10, |config| config.rest_after = Duration::from_millis(1));
+    let mut client = server.connect();
+    for _ in 0..4 {
+        assert_eq!(client.get("/a"), (200, "shard 0".into()));
+        client.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc");
+        assert_eq!(client.answer(), (200, "abc".into()));
+        std::thread::sleep(Duration::from_millis(120));
+    }
+    client.send(get("/a").split_at(9).0);
+    std::thread::sleep(Duration::from_millis(120));
+    client.send(get("/a").split_at(9).1);
+    assert_eq!(client.answer(), (200, "shard 0".into()));
+    // In the middle of an answer nothing rests.
+    client.send(get("/slow"));
+    assert_eq!(client.answer(), (200, "slow".into()));
+    assert_eq!(server.stats[0].accepted(), 1);
 }
 
 #[test]
