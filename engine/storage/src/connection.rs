@@ -115,8 +115,11 @@ impl Connection {
         if code != ffi::SQLITE_OK {
             return Err(connection.open_error(path, code));
         }
-        // SAFETY: the hooks are boxed and dropped after the handle.
-        unsafe { connection.hooks.install(connection.raw()) };
+        // SAFETY: the hooks are boxed, and dropped after the handle and after anything that enters the account.
+        unsafe {
+            connection.hooks.install(connection.raw());
+            connection.account.pace_by(&connection.hooks);
+        }
         connection.host(|| settings::apply(&connection, path, quota_bytes))?;
         Ok(connection)
     }
@@ -258,6 +261,9 @@ impl Connection {
                 return Error::Refused(sentence);
             }
             (ffi::SQLITE_INTERRUPT, None) => return Error::Interrupted,
+            (ffi::SQLITE_AUTH | ffi::SQLITE_ERROR | ffi::SQLITE_NOMEM, None) if self.hooks.cancel.get() => {
+                return Error::Interrupted;
+            }
             (ffi::SQLITE_NOMEM, _) => return no_memory(),
             (ffi::SQLITE_FULL, _) if !disk::is_full(&self.path) => {
                 self.was_full.set(true);

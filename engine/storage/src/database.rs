@@ -290,7 +290,11 @@ impl Database {
             return EventEnd { rolled_back: false, delete };
         }
         let connection = &self.connection;
-        connection.was_full.set(false);
+        if connection.was_full.replace(false)
+            && let Err(code) = connection.set_reserve(false)
+        {
+            tracing::warn!(code, path = ?connection.path(), "setting the size limit back failed");
+        }
         cursor::close_all(connection);
         let rolled_back = connection.in_transaction();
         if rolled_back {

@@ -48,6 +48,9 @@ pub(crate) struct Hooks {
     pub(crate) host: Cell<bool>,
     /// A guest's statement is being compiled, and its facts gathered.
     pub(crate) collecting: Cell<bool>,
+    /// A guest's statement is being compiled, or one that compiles others (ALTER TABLE) is being stepped. SQLite
+    /// holds none of its process-wide locks where it takes memory for that, so it can be suspended there.
+    pub(crate) compiles: Cell<bool>,
     /// The statement being stepped is a VACUUM.
     pub(crate) in_vacuum: Cell<bool>,
     pub(crate) facts: Cell<Facts>,
@@ -65,6 +68,7 @@ impl Hooks {
             committed: Cell::new(false),
             host: Cell::new(false),
             collecting: Cell::new(false),
+            compiles: Cell::new(false),
             in_vacuum: Cell::new(false),
             facts: Cell::default(),
             refusal: RefCell::default(),
@@ -139,6 +143,18 @@ unsafe fn text<'a>(text: *const c_char) -> Option<&'a str> {
     Some(unsafe { CStr::from_ptr(text) }.to_str().unwrap_or("?"))
 }
 
+impl Hooks {
+    /// Gives the core back if the slice is spent; whether the statement must end.
+    pub(crate) fn pace(&self) -> bool {
+        let yielder = self.yielder.get();
+        if !self.cancel.get() && !yielder.is_null() && self.pacer.spent() {
+            // SAFETY: set by the coroutine this runs on, which outlives the statement it runs.
+            unsafe { (*yielder).suspend(()) };
+        }
+        self.cancel.get()
+    }
+}
+
 unsafe extern "C" fn authorize(
     data: *mut c_void,
     code: c_int,
@@ -160,6 +176,10 @@ unsafe extern "C" fn authorize(
         hooks.refuse_depth();
         return ffi::SQLITE_DENY;
     }
+    // Compiling a statement over many views asks often and calls for progress seldom.
+    if hooks.pace() {
+        return ffi::SQLITE_DENY;
+    }
     if hooks.collecting.get() {
         hooks.gather(&action, !trigger.is_null());
     }
@@ -175,13 +195,7 @@ unsafe extern "C" fn authorize(
 
 unsafe extern "C" fn progress(data: *mut c_void) -> c_int {
     // SAFETY: SQLite passes what `install` gave it.
-    let hooks = unsafe { hooks(data) };
-    let yielder = hooks.yielder.get();
-    if !hooks.cancel.get() && !yielder.is_null() && hooks.pacer.spent() {
-        // SAFETY: set by the coroutine this runs on, which outlives the statement it runs.
-        unsafe { (*yielder).suspend(()) };
-    }
-    c_int::from(hooks.cancel.get())
+    c_int::from(unsafe { hooks(data) }.pace())
 }
 
 unsafe extern "C" fn commit(data: *mut c_void) -> c_int {

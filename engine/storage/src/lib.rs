@@ -3,6 +3,18 @@
 //! A [`Database`] is used by one thread at a time. Guest SQL runs on a stack of its own and gives the core back
 //! when its slice is spent ([`Pace`]); work that blocks (opening, syncing, checkpoints, closing) goes to an
 //! [`Offload`]. It knows no executor, no actor and no bucket.
+//!
+//! # What a connection costs
+//!
+//! Memory: 45 KiB when opened, 49 KiB idle with a one-table schema after [`Database::shrink`], 66 KiB right after
+//! use with its statements and pages kept (2,000 connections; RSS agrees with SQLite's own count within 8 %).
+//! 32 KiB of it is the index of the WAL, which SQLite takes whole; two descriptors, three once a write was durable.
+//!
+//! # Where a statement cannot be suspended
+//!
+//! Within one step of SQLite's machine: LIKE and GLOB take time in the product of pattern and text, the full-text
+//! tokenizer and the JSON functions in the length of one value. The limits bound those; all else gives the core
+//! back within its slice and a few steps.
 
 mod checkpoint;
 mod connection;
@@ -11,6 +23,7 @@ mod database;
 mod disk;
 mod error;
 mod execute;
+mod functions;
 mod hooks;
 mod image;
 mod init;

@@ -45,8 +45,8 @@ pub(crate) const SQLITE_LIMITS: &[(i32, &str, i32)] = &[
     (ffi::SQLITE_LIMIT_LENGTH, "LENGTH", VALUE_BYTES_MAX as i32),
     (ffi::SQLITE_LIMIT_SQL_LENGTH, "SQL_LENGTH", SQL_BYTES_MAX as i32),
     (ffi::SQLITE_LIMIT_COLUMN, "COLUMN", 500),
-    (ffi::SQLITE_LIMIT_EXPR_DEPTH, "EXPR_DEPTH", 200),
-    (ffi::SQLITE_LIMIT_PARSER_DEPTH, "PARSER_DEPTH", 500),
+    (ffi::SQLITE_LIMIT_EXPR_DEPTH, "EXPR_DEPTH", 500),
+    (ffi::SQLITE_LIMIT_PARSER_DEPTH, "PARSER_DEPTH", 2_500),
     (ffi::SQLITE_LIMIT_COMPOUND_SELECT, "COMPOUND_SELECT", 200),
     // A program's instructions are 24 bytes each: 12 MiB.
     (ffi::SQLITE_LIMIT_VDBE_OP, "VDBE_OP", 500_000),
@@ -54,7 +54,7 @@ pub(crate) const SQLITE_LIMITS: &[(i32, &str, i32)] = &[
     // VACUUM attaches one database of its own.
     (ffi::SQLITE_LIMIT_ATTACHED, "ATTACHED", 1),
     // Each wildcard is one level of recursion, and matching costs pattern times text.
-    (ffi::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, "LIKE_PATTERN_LENGTH", 1_000),
+    (ffi::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, "LIKE_PATTERN_LENGTH", 250),
     (ffi::SQLITE_LIMIT_VARIABLE_NUMBER, "VARIABLE_NUMBER", 32_766),
     (ffi::SQLITE_LIMIT_TRIGGER_DEPTH, "TRIGGER_DEPTH", 200),
     (ffi::SQLITE_LIMIT_TRIGGER_STEPS, "TRIGGER_STEPS", 1_000),

@@ -3,6 +3,10 @@
 //! SQLite allocates through Rust's global allocator with the size kept in front of each block. The
 //! [`Account`] that pays is the one entered on this thread: a connection's memory is never handed to another
 //! connection, so what is taken and given back between entering and leaving belongs to that connection.
+//!
+//! It is also where a long compilation can be suspended: SQLite calls for progress while it parses and while it
+//! runs, but hardly while it copies and rewrites the trees of a query over hundreds of views, and that takes
+//! memory all the time.
 
 use std::{
     alloc::{self, Layout},
@@ -13,6 +17,11 @@ use std::{
 
 use rusqlite::ffi;
 
+use crate::hooks::Hooks;
+
+/// Allocations between two looks at the clock while a statement is compiled: some 10 µs.
+const ALLOCATIONS_PER_CHECK: u32 = 128;
+
 /// Bytes in front of a block, which hold its size.
 const HEADER: usize = 8;
 
@@ -21,12 +30,34 @@ const HEADER: usize = 8;
 pub(crate) struct Account {
     used: Cell<usize>,
     limit: Cell<usize>,
+    calls: Cell<u32>,
+    /// Set while the connection is open; see `Hooks::compiles`.
+    hooks: Cell<*const Hooks>,
 }
 
 impl Account {
     /// Bytes held, SQLite's page cache and statements included.
     pub(crate) fn used(&self) -> usize {
         self.used.get()
+    }
+
+    /// Lets allocations of a compiling statement give the core back.
+    ///
+    /// # Safety
+    /// `hooks` must stay where it is for as long as the account is entered.
+    pub(crate) unsafe fn pace_by(&self, hooks: &Hooks) {
+        self.hooks.set(ptr::from_ref(hooks));
+    }
+
+    /// Whether the statement that is being compiled must end.
+    fn pace(&self) -> bool {
+        let calls = self.calls.get().wrapping_add(1);
+        self.calls.set(calls);
+        if !calls.is_multiple_of(ALLOCATIONS_PER_CHECK) {
+            return false;
+        }
+        // SAFETY: `pace_by`'s caller keeps the hooks in place.
+        unsafe { self.hooks.get().as_ref() }.is_some_and(|hooks| hooks.compiles.get() && hooks.pace())
     }
 }
 
@@ -88,7 +119,7 @@ fn give_back(bytes: usize) {
 unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
     let size = bytes.max(0) as usize;
     let Some(layout) = layout(size) else { return ptr::null_mut() };
-    if !pay(size) {
+    if payer().is_some_and(Account::pace) || !pay(size) {
         return ptr::null_mut();
     }
     // SAFETY: the layout is at least HEADER bytes; the size is written inside the block just taken.

@@ -148,3 +148,6 @@ impl<R> Drop for Running<'_, R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,6 +119,7 @@ pub(crate) fn apply(connection: &Connection, path: &Path, quota_bytes: u64) -> R
         };
         check(name, i64::from(*wanted), i64::from(found))?;
     }
+    crate::functions::install(connection).map_err(|code| connection.open_error(path, code))?;
     let ask = |sql| connection.host_text(sql).map_err(|code| connection.open_error(path, code));
     expect("locking_mode", "exclusive", ask(c"PRAGMA locking_mode=EXCLUSIVE")?)?;
     // Reads the first page: a damaged or locked file shows here.
@@ -158,4 +159,27 @@ pub(crate) fn open_handle(path: &Path) -> (*mut ffi::sqlite3, c_int) {
     // SAFETY: the name and the out parameter live through the call.
     let code = unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &raw mut handle, flags, ptr::null()) };
     (handle, code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // case R10
+    #[test]
+    fn a_sqlite_that_can_corrupt_its_wal_is_refused() {
+        for (number, name, good) in
+            [(3_051_002, "3.51.2", false), (3_050_004, "3.50.4", false), (3_051_003, "3.51.3", true)]
+        {
+            assert_eq!(check_version(number, name).is_ok(), good, "{name}");
+        }
+        let error = check_version(3_051_002, "3.51.2").expect_err("too old");
+        assert!(error.to_string().contains("3.51.2"), "{error}");
+    }
+
+    #[test]
+    fn a_setting_sqlite_did_not_take_is_an_error_that_names_it() {
+        let error = check("EXPR_DEPTH", 500, 100).expect_err("clamped");
+        assert!(error.to_string().contains("EXPR_DEPTH=500") && error.to_string().contains("100"), "{error}");
+    }
 }

@@ -23,6 +23,7 @@ pub(crate) struct Statement {
     /// It only frees space: it may use the reserve beyond the quota.
     pub(crate) shrinks: bool,
     pub(crate) is_vacuum: bool,
+    alters: bool,
 }
 
 /// What [`Statement::prepare`] found at the start of a text.
@@ -43,6 +44,7 @@ impl Statement {
         hooks.facts.set(Facts::default());
         hooks.refusal.take();
         hooks.collecting.set(true);
+        hooks.compiles.set(true);
         let (mut raw, mut tail) = (ptr::null_mut(), ptr::null());
         let length = c_int::try_from(sql.len()).unwrap_or(c_int::MAX);
         let flags = ffi::SQLITE_PREPARE_PERSISTENT as u32;
@@ -58,6 +60,7 @@ impl Statement {
             )
         };
         hooks.collecting.set(false);
+        hooks.compiles.set(false);
         if code != ffi::SQLITE_OK {
             return Err(connection.error(code));
         }
@@ -70,6 +73,7 @@ impl Statement {
             raw,
             boundary: if explains { Boundary::None } else { facts.boundary },
             shrinks: facts.deletes && !facts.grows,
+            alters: facts.alters,
             is_vacuum: !explains && first_word(sql).eq_ignore_ascii_case("VACUUM"),
         };
         if facts.alters && !hooks.host.get() && policy::mentions_reserved(sql) {
@@ -139,9 +143,11 @@ impl Statement {
     /// Goes to the next row; `false` at the end.
     pub(crate) fn step(&self, connection: &Connection) -> Result<bool, Error> {
         connection.hooks.in_vacuum.set(self.is_vacuum);
+        connection.hooks.compiles.set(self.alters);
         // SAFETY: the statement lives.
         let code = unsafe { ffi::sqlite3_step(self.raw.as_ptr()) };
         connection.hooks.in_vacuum.set(false);
+        connection.hooks.compiles.set(false);
         match code {
             ffi::SQLITE_ROW => Ok(true),
             ffi::SQLITE_DONE => Ok(false),

@@ -35,7 +35,10 @@ fn an_implicit_rollback_is_told_truly() {
         assert!(!rig.db.in_transaction(), "{failure}");
         rig.exec("INSERT INTO t VALUES(3, 'three')").unwrap();
         let commit = rig.exec("COMMIT");
-        assert!(matches!(&commit, Err(Error::Sqlite(error)) if error.message.contains("no transaction")), "{commit:?}");
+        assert!(
+            matches!(&commit, Err(Error::Sqlite(error)) if error.message.contains("no transaction")),
+            "{commit:?}"
+        );
         assert_eq!(rig.db.end_event(), QUIET);
         let there = |rig: &Rig| rig.rows("SELECT x FROM t ORDER BY x").unwrap();
         let expected = [[Value::Integer(1)], [Value::Integer(3)]];

@@ -57,7 +57,10 @@ fn on_init_whose_transaction_an_error_rolled_back_does_not_count() {
     rig.db.begin_init().unwrap();
     rig.exec("INSERT INTO t VALUES(1)").unwrap();
     assert_eq!(code(rig.exec("INSERT INTO t VALUES(1)")) & 0xff, 19);
-    assert!(refusal(rig.exec("INSERT INTO t VALUES(2)")).contains("rolled back"), "it would commit by itself");
+    assert!(
+        refusal(rig.exec("INSERT INTO t VALUES(2)")).contains("rolled back"),
+        "it would commit by itself"
+    );
     assert!(refusal(rig.db.commit_init("v1")).contains("rolled back"));
     assert_eq!(rig.db.init_version().unwrap(), None);
     assert_eq!(rig.number("SELECT count(*) FROM t"), 0);
@@ -66,7 +69,8 @@ fn on_init_whose_transaction_an_error_rolled_back_does_not_count() {
 #[test]
 fn a_deferred_foreign_key_that_does_not_hold_fails_on_init() {
     let rig = Rig::new();
-    rig.script("CREATE TABLE p(x PRIMARY KEY); CREATE TABLE c(x REFERENCES p DEFERRABLE INITIALLY DEFERRED)").unwrap();
+    rig.script("CREATE TABLE p(x PRIMARY KEY); CREATE TABLE c(x REFERENCES p DEFERRABLE INITIALLY DEFERRED)")
+        .unwrap();
     rig.db.begin_init().unwrap();
     rig.exec("INSERT INTO c VALUES(1)").unwrap();
     assert_eq!(code(rig.db.commit_init("v1")), 787, "SQLITE_CONSTRAINT_FOREIGNKEY");
@@ -117,9 +121,11 @@ fn guests_can_neither_see_nor_touch_nor_make_the_platforms_names() {
         assert!(sentence.contains("belong to the platform"), "{sql}: {sentence}");
     }
     // What is only looked at when it is used.
-    rig.exec("CREATE VIEW peek AS SELECT * FROM _wasmkeep_state").unwrap_or_else(|_| panic!("a view may name it"));
+    rig.exec("CREATE VIEW peek AS SELECT * FROM _wasmkeep_state")
+        .unwrap_or_else(|_| panic!("a view may name it"));
     assert!(refusal(rig.rows("SELECT * FROM peek")).contains("platform"));
-    rig.exec("CREATE VIRTUAL TABLE f USING fts5(value, content='_wasmkeep_state', content_rowid='key')").unwrap();
+    rig.exec("CREATE VIRTUAL TABLE f USING fts5(value, content='_wasmkeep_state', content_rowid='key')")
+        .unwrap();
     assert!(matches!(rig.rows("SELECT * FROM f"), Err(Error::Refused(_) | Error::Sqlite(_))));
     rig.exec("CREATE TRIGGER sneak AFTER INSERT ON mine BEGIN DELETE FROM _wasmkeep_state; END").unwrap();
     assert!(refusal(rig.exec("INSERT INTO mine VALUES(1)")).contains("platform"));

@@ -24,7 +24,10 @@ fn nothing_reaches_another_file() {
     ] {
         let sentence = refusal(rig.exec(&sql));
         assert!(sentence.contains("not available"), "{sql}: {sentence}");
-        assert!(refusal(rig.script(&format!("{sql}; SELECT 1"))).contains("not available"), "{sql} in a script");
+        assert!(
+            refusal(rig.script(&format!("{sql}; SELECT 1"))).contains("not available"),
+            "{sql} in a script"
+        );
     }
     for sql in ["SELECT readfile('/etc/passwd')", "SELECT writefile('x', 'y')", "SELECT edit('x')"] {
         assert!(matches!(rig.exec(sql), Err(Error::Sqlite(_))), "{sql}");
@@ -100,7 +103,8 @@ fn pragmas_that_would_change_how_the_file_is_written_are_refused() {
 #[test]
 fn pragmas_that_ask_or_concern_the_guest_alone_work() {
     let rig = Rig::new();
-    rig.script("CREATE TABLE p(x PRIMARY KEY); CREATE TABLE t(x REFERENCES p, y); CREATE INDEX i ON t(y)").unwrap();
+    rig.script("CREATE TABLE p(x PRIMARY KEY); CREATE TABLE t(x REFERENCES p, y); CREATE INDEX i ON t(y)")
+        .unwrap();
     for sql in [
         "PRAGMA table_info(t)",
         "PRAGMA table_xinfo('t')",
@@ -126,7 +130,9 @@ fn pragmas_that_ask_or_concern_the_guest_alone_work() {
     rig.script("PRAGMA user_version=42; PRAGMA application_id=7; PRAGMA recursive_triggers=ON").unwrap();
     assert_eq!(rig.number("PRAGMA user_version"), 42);
     assert_eq!(rig.number("PRAGMA foreign_keys"), 1, "on unless the guest turns them off");
-    assert!(matches!(rig.exec("INSERT INTO t VALUES(1, 1)"), Err(Error::Sqlite(error)) if error.extended_code == 787));
+    assert!(
+        matches!(rig.exec("INSERT INTO t VALUES(1, 1)"), Err(Error::Sqlite(error)) if error.extended_code == 787)
+    );
     rig.script("PRAGMA foreign_keys=OFF; INSERT INTO t VALUES(1, 1)").unwrap();
     let rig = rig.reopen();
     assert_eq!(rig.number("PRAGMA user_version"), 42);

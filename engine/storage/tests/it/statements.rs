@@ -78,7 +78,8 @@ fn rows_of_returning_are_stepped_to_the_end_by_exec_and_given_by_query() {
 #[test]
 fn a_script_stops_at_its_first_error_and_keeps_what_came_before() {
     let rig = Rig::new();
-    let error = rig.script("CREATE TABLE t(x); INSERT INTO t VALUES(1);; bad syntax; INSERT INTO t VALUES(2)");
+    let error =
+        rig.script("CREATE TABLE t(x); INSERT INTO t VALUES(1);; bad syntax; INSERT INTO t VALUES(2)");
     assert!(matches!(error, Err(Error::Sqlite(_))), "{error:?}");
     assert_eq!(rig.number("SELECT count(*) FROM t"), 1);
     assert!(refusal(rig.script("SELECT ?")).contains("takes 1 parameters"));
@@ -99,7 +100,8 @@ fn a_syntax_error_says_where() {
 #[test]
 fn a_whole_result_has_limits_and_a_cursor_has_none() {
     let rig = Rig::new();
-    const MANY: &str = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r WHERE n < 25000) SELECT n FROM r";
+    const MANY: &str =
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r WHERE n < 25000) SELECT n FROM r";
     assert!(refusal(rig.rows(MANY)).contains("cursor"));
     let big = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r WHERE n < 20) SELECT zeroblob(1000000) FROM r";
     assert!(refusal(rig.rows(big)).contains("16 MiB"));
@@ -164,8 +166,7 @@ fn an_open_cursor_refuses_what_it_would_break_and_dropping_it_lets_it_through() 
 #[test]
 fn the_number_of_open_cursors_is_bounded() {
     let rig = Rig::new();
-    let cursors: Vec<_> =
-        (0..64).map(|_| wait(rig.db.open_cursor("SELECT 1", vec![])).unwrap()).collect();
+    let cursors: Vec<_> = (0..64).map(|_| wait(rig.db.open_cursor("SELECT 1", vec![])).unwrap()).collect();
     assert!(refusal(wait(rig.db.open_cursor("SELECT 1", vec![]))).contains("64 cursors"));
     drop(cursors);
     wait(rig.db.open_cursor("SELECT 1", vec![])).unwrap();

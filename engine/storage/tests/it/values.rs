@@ -46,7 +46,8 @@ fn an_empty_blob_an_empty_text_and_null_are_three_things() {
     for value in [Value::Blob(vec![]), text(""), Value::Null] {
         assert_eq!(round_trip(&rig, value.clone()), value);
     }
-    let kinds = wait(rig.db.query("SELECT typeof(?), typeof(?)", vec![Value::Blob(vec![]), text("")])).unwrap();
+    let kinds =
+        wait(rig.db.query("SELECT typeof(?), typeof(?)", vec![Value::Blob(vec![]), text("")])).unwrap();
     assert_eq!(kinds.rows, [[text("blob"), text("text")]]);
 }
 
@@ -68,13 +69,15 @@ fn odd_column_names_and_messages_are_plain_text() {
     let result = wait(rig.db.query("SELECT 1 AS \"é\u{1F980}\", 2 AS \"\", 3 AS \"a b\"", vec![])).unwrap();
     assert_eq!(result.columns, ["é\u{1F980}", "", "a b"]);
     rig.exec("CREATE TABLE t(x)").unwrap();
-    rig.exec("CREATE TRIGGER g BEFORE INSERT ON t BEGIN SELECT RAISE(ABORT, 'caf\u{e9} \u{1F980}'); END").unwrap();
+    rig.exec("CREATE TRIGGER g BEFORE INSERT ON t BEGIN SELECT RAISE(ABORT, 'caf\u{e9} \u{1F980}'); END")
+        .unwrap();
     match rig.exec("INSERT INTO t VALUES(1)") {
         Err(Error::Sqlite(error)) => assert_eq!(error.message, "café \u{1F980}"),
         other => panic!("{other:?}"),
     }
     // A message made of bytes that are not UTF-8.
-    rig.exec("CREATE TRIGGER h BEFORE DELETE ON t BEGIN SELECT RAISE(ABORT, CAST(x'61FF62' AS TEXT)); END").unwrap();
+    rig.exec("CREATE TRIGGER h BEFORE DELETE ON t BEGIN SELECT RAISE(ABORT, CAST(x'61FF62' AS TEXT)); END")
+        .unwrap();
     rig.exec("DROP TRIGGER g").unwrap();
     rig.exec("INSERT INTO t VALUES(1)").unwrap();
     match rig.exec("DELETE FROM t") {
@@ -88,7 +91,8 @@ fn odd_column_names_and_messages_are_plain_text() {
 fn a_value_at_the_limit_passes_and_one_byte_more_is_an_error() {
     let rig = table();
     const LIMIT: usize = wasmkeep_storage::limits::VALUE_BYTES_MAX;
-    let bind = |bytes| rig.exec_with("INSERT OR REPLACE INTO t VALUES(1, ?)", vec![Value::Blob(vec![7; bytes])]);
+    let bind =
+        |bytes| rig.exec_with("INSERT OR REPLACE INTO t VALUES(1, ?)", vec![Value::Blob(vec![7; bytes])]);
     // A row holds its header and key beside the value.
     bind(LIMIT - 64).unwrap();
     assert_eq!(rig.number("SELECT length(v) FROM t"), (LIMIT - 64) as i64);
@@ -130,7 +134,8 @@ fn any_value() -> impl Strategy<Value = Value> {
         any::<i64>().prop_map(Value::Integer),
         // SQLite's file format stores a whole number as an integer: −0.0 in a table becomes 0.0.
         any::<f64>()
-            .prop_filter("NaN is refused, -0.0 is not kept in a table", |n| !n.is_nan() && n.to_bits() != (-0.0f64).to_bits())
+            .prop_filter("NaN is refused, -0.0 is not kept in a table", |n| !n.is_nan()
+                && n.to_bits() != (-0.0f64).to_bits())
             .prop_map(Value::Real),
         ".{0,40}".prop_map(Value::Text),
         Just(Value::Text("a\0\u{10ffff}".repeat(1000))),

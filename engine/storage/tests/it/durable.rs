@@ -1,0 +1,217 @@
+//! What is on stable storage, checkpoints, and work that happens on other threads.
+
+use std::{cell::RefCell, rc::Rc, sync::mpsc, thread};
+
+use wasmkeep_storage::{Config, Database, Error, Inline, Offload, Value};
+
+use crate::rig::{Rig, polled, refusal, wait};
+
+/// Runs jobs on a thread, once released.
+struct Held(RefCell<Vec<Box<dyn FnOnce() + Send>>>);
+
+impl Held {
+    fn new() -> Self {
+        Self(RefCell::default())
+    }
+
+    fn release(&self) {
+        for job in self.0.take() {
+            thread::spawn(job).join().unwrap();
+        }
+    }
+}
+
+impl Offload for Held {
+    fn offload(&self, job: Box<dyn FnOnce() + Send>) {
+        self.0.borrow_mut().push(job);
+    }
+}
+
+/// Drops every job.
+struct Broken;
+
+impl Offload for Broken {
+    fn offload(&self, job: Box<dyn FnOnce() + Send>) {
+        drop(job);
+    }
+}
+
+/// Runs jobs on threads of their own.
+struct Threads;
+
+impl Offload for Threads {
+    fn offload(&self, job: Box<dyn FnOnce() + Send>) {
+        thread::spawn(job);
+    }
+}
+
+fn fill(rig: &Rig, frames: i64) {
+    rig.exec("CREATE TABLE IF NOT EXISTS t(x)").unwrap();
+    rig.exec(&format!("INSERT INTO t WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r WHERE n < {frames}) SELECT zeroblob(3500) FROM r")).unwrap();
+}
+
+fn wal_len(rig: &Rig) -> u64 {
+    std::fs::metadata(rig.folder.path().join("shop/cart.db-wal")).map_or(0, |found| found.len())
+}
+
+#[test]
+fn what_was_committed_is_in_the_files_whatever_happens_to_the_process() {
+    let rig = Rig::new();
+    rig.exec("CREATE TABLE t(x)").unwrap();
+    for number in 0..20 {
+        rig.durable(&format!("INSERT INTO t VALUES({number})")).unwrap();
+        let after = rig.after_a_kill();
+        assert_eq!(after.number("SELECT count(*) FROM t"), number + 1);
+        assert!(after.is_sound());
+    }
+    wait(rig.db.checkpoint(&Inline)).unwrap();
+    assert_eq!(wal_len(&rig), 0, "a checkpoint empties the WAL");
+    assert_eq!(rig.after_a_kill().number("SELECT count(*) FROM t"), 20);
+    rig.durable("INSERT INTO t VALUES(20)").unwrap();
+    assert_eq!(rig.after_a_kill().number("SELECT count(*) FROM t"), 21);
+    assert_eq!(rig.reopen().number("SELECT count(*) FROM t"), 21);
+}
+
+#[test]
+fn a_checkpoint_is_due_after_a_thousand_frames_and_not_while_something_is_open() {
+    let rig = Rig::new();
+    fill(&rig, 500);
+    assert!(!rig.db.checkpoint_due());
+    fill(&rig, 600);
+    assert!(rig.db.checkpoint_due());
+    rig.exec("BEGIN").unwrap();
+    assert!(refusal(wait(rig.db.checkpoint(&Inline))).contains("transaction"));
+    rig.exec("COMMIT").unwrap();
+    let cursor = wait(rig.db.open_cursor("SELECT x FROM t", vec![])).unwrap();
+    wait(cursor.next(1)).unwrap();
+    assert!(refusal(wait(rig.db.checkpoint(&Inline))).contains("cursor"));
+    drop(cursor);
+    wait(rig.db.checkpoint(&Inline)).unwrap();
+    assert!(!rig.db.checkpoint_due());
+    assert_eq!(rig.number("SELECT count(*) FROM t"), 1100);
+    fill(&rig, 10);
+    assert_eq!(rig.after_a_kill().number("SELECT count(*) FROM t"), 1110);
+}
+
+#[test]
+fn statements_wait_for_a_checkpoint_even_one_whose_asker_has_left() {
+    let rig = Rig::new();
+    fill(&rig, 50);
+    let held = Held::new();
+    {
+        let mut asked = Box::pin(rig.db.checkpoint(&held));
+        let waker = std::task::Waker::noop();
+        assert!(asked.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+    }
+    assert!(rig.db.begin_init().is_err());
+    assert!(!rig.db.end_event().rolled_back);
+    let mut count = Box::pin(rig.db.query("SELECT count(*) FROM t", vec![]));
+    let waker = std::task::Waker::noop();
+    for _ in 0..3 {
+        assert!(count.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+    }
+    held.release();
+    assert_eq!(wait(count).unwrap().rows, [[Value::Integer(50)]]);
+    assert_eq!(wal_len(&rig), 0);
+}
+
+#[test]
+fn a_database_dropped_during_a_checkpoint_is_closed_by_the_thread_that_has_it() {
+    let rig = Rig::new();
+    fill(&rig, 50);
+    let held = Held::new();
+    {
+        let mut asked = Box::pin(rig.db.checkpoint(&held));
+        let waker = std::task::Waker::noop();
+        assert!(asked.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+    }
+    let Rig { folder, config, db } = rig;
+    drop(db);
+    held.release();
+    let db = Rc::new(Database::open(&folder.path().join("shop/cart.db"), &config).unwrap());
+    assert_eq!(Rig { folder, config, db }.number("SELECT count(*) FROM t"), 50);
+}
+
+#[test]
+fn a_sync_that_is_not_confirmed_is_told_and_nothing_more_is_taken() {
+    let rig = Rig::new();
+    rig.exec("CREATE TABLE t(x)").unwrap();
+    let result = wait(rig.db.exec_durable(&Broken, "INSERT INTO t VALUES(1)", vec![]));
+    assert!(matches!(result, Err(Error::NotDurable(_))), "{result:?}");
+    assert!(rig.db.is_poisoned());
+    assert!(matches!(rig.exec("INSERT INTO t VALUES(2)"), Err(Error::NotDurable(_))));
+    assert!(matches!(rig.rows("SELECT 1"), Err(Error::NotDurable(_))));
+    assert!(matches!(rig.durable("SELECT 1"), Err(Error::NotDurable(_))));
+    rig.db.end_event();
+}
+
+#[test]
+fn a_sync_of_files_that_are_gone_is_a_failure() {
+    let rig = Rig::new();
+    rig.exec("CREATE TABLE t(x)").unwrap();
+    wasmkeep_storage::remove(&rig.path()).unwrap();
+    let result = rig.durable("INSERT INTO t VALUES(1)");
+    assert!(matches!(result, Err(Error::NotDurable(_))), "{result:?}");
+    assert!(rig.db.is_poisoned());
+}
+
+#[test]
+fn a_durable_write_leaves_the_file_locked_against_other_processes() {
+    let rig = Rig::new();
+    rig.exec("CREATE TABLE t(x)").unwrap();
+    rig.durable("INSERT INTO t VALUES(1)").unwrap();
+    // A POSIX lock belongs to the process, so only another one can tell.
+    let script = "import fcntl,sys\nf=open(sys.argv[1],'r+b')\ntry:\n fcntl.lockf(f,fcntl.LOCK_SH|fcntl.LOCK_NB,510,0x40000002)\n print('free')\nexcept OSError:\n print('locked')";
+    let answer = std::process::Command::new("python3").args(["-c", script]).arg(rig.path()).output();
+    let Ok(answer) = answer else { return };
+    assert_eq!(String::from_utf8_lossy(&answer.stdout).trim(), "locked");
+}
+
+#[test]
+fn a_database_opens_works_and_closes_across_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a/b/c.db");
+    let config = Config { root: folder.path().to_owned(), ..Config::default() };
+    for round in 0..3 {
+        let db = wait(Database::open_on(&Threads, &path, &config)).unwrap();
+        wait(db.exec("CREATE TABLE IF NOT EXISTS t(x)", vec![])).unwrap();
+        wait(db.exec_durable(&Threads, "INSERT INTO t VALUES(1)", vec![])).unwrap();
+        wait(db.checkpoint(&Threads)).unwrap();
+        wait(db.exec_durable(&Threads, "INSERT INTO t VALUES(2)", vec![])).unwrap();
+        let rows = wait(db.query("SELECT count(*) FROM t", vec![])).unwrap().rows;
+        assert_eq!(rows, [[Value::Integer(2 * (round + 1))]]);
+        let ((), polls) = polled(db.close(&Threads));
+        assert!(polls >= 1);
+    }
+    assert!(matches!(
+        wait(Database::open_on(&Broken, &path, &config)),
+        Err(wasmkeep_storage::OpenError::GivenUp)
+    ));
+}
+
+#[test]
+fn closing_a_long_wal_checkpoints_and_a_short_one_stays() {
+    let rig = Rig::new();
+    fill(&rig, 10);
+    let rig = rig.reopen();
+    assert!(wal_len(&rig) > 0, "a short WAL costs no sync at the close");
+    assert_eq!(rig.number("SELECT count(*) FROM t"), 10);
+    fill(&rig, 200);
+    let rig = rig.reopen();
+    assert_eq!(wal_len(&rig), 0);
+    assert_eq!(rig.number("SELECT count(*) FROM t"), 210);
+    assert!(rig.is_sound());
+}
+
+#[test]
+fn an_open_database_can_be_handed_to_another_thread() {
+    let (send, receive) = mpsc::channel();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.db");
+    let opener = thread::spawn(move || send.send(Database::open(&path, &Config::default())).unwrap());
+    let db = receive.recv().unwrap().unwrap();
+    opener.join().unwrap();
+    wait(db.exec("CREATE TABLE t(x)", vec![])).unwrap();
+    assert!(db.take_sql_time() > std::time::Duration::ZERO);
+    assert_eq!(db.take_sql_time(), std::time::Duration::ZERO);
+}
