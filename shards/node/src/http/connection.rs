@@ -8,8 +8,9 @@ use super::{
     answer::{Answering, plain},
     body::{RequestBody, ResponseBody},
     connections::{Member, Ticket},
+    io::Io,
     linger::answer_and_close,
-    wire::{Io, Limit, Outcome, Shared, Wire, borrow},
+    wire::{Limit, Outcome, Shared, Wire, borrow},
 };
 use crate::runtime::Sleep;
 use http::{Request, Response};

@@ -14,6 +14,7 @@ mod connection;
 mod connections;
 mod front;
 pub mod guard;
+mod io;
 mod linger;
 pub mod listen;
 mod moves;
