@@ -47,7 +47,7 @@ impl Statement {
         hooks.compiles.set(true);
         let (mut raw, mut tail) = (ptr::null_mut(), ptr::null());
         let length = c_int::try_from(sql.len()).unwrap_or(c_int::MAX);
-        let flags = ffi::SQLITE_PREPARE_PERSISTENT as u32;
+        let flags = ffi::SQLITE_PREPARE_PERSISTENT;
         // SAFETY: the text is `length` bytes long; the out parameters live here.
         let code = unsafe {
             ffi::sqlite3_prepare_v3(
