@@ -1,1 +1,27 @@
-//! wasmkeep-sim
+//! The deterministic simulator: drives the shipped actor and storage code on one thread, with a virtual clock,
+//! from one seed.
+//!
+//! Owns the executor, the surroundings (clients, faults, crashes) and the checkers. It owns no rule of the
+//! product: what it judges is the code that ships, unmodified, over real SQLite. It knows no wasm, no socket
+//! and no real clock.
+
+mod checkers;
+mod dice;
+mod event;
+mod executor;
+mod files;
+mod flaw;
+mod guest;
+mod history;
+mod inspect;
+mod life;
+mod parameters;
+mod run;
+mod script;
+mod stage;
+mod world;
+
+pub use flaw::Flaw;
+pub use history::Violation;
+pub use parameters::Parameters;
+pub use run::{Outcome, Request, run, run_twice};

@@ -1,0 +1,68 @@
+//! The broken variants: each breaks one promise on purpose, in the simulated surroundings of the shipped code,
+//! and names the checkers that must notice.
+
+macro_rules! flaws {
+    ($($(#[$doc:meta])* $flaw:ident => $name:literal, $checkers:expr;)*) => {
+        /// One way to be wrong.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Flaw { $($(#[$doc])* $flaw,)* }
+
+        impl Flaw {
+            /// Every variant.
+            pub const ALL: &[Self] = &[$(Self::$flaw),*];
+
+            /// What the command line calls it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$flaw => $name,)* }
+            }
+
+            /// The checkers one of which must notice it.
+            #[must_use]
+            pub const fn noticed_by(self) -> &'static [&'static str] {
+                match self { $(Self::$flaw => $checkers,)* }
+            }
+        }
+    };
+}
+
+flaws! {
+    /// The guest answers before it commits.
+    AnswersEarly => "answers-before-commit", &["storage"];
+    /// A transaction left open is committed when the event ends.
+    CommitsLeftovers => "no-rollback-at-the-end", &["storage"];
+    /// The record that `on-init` ran never matches.
+    ForgetsInit => "init-record-lost", &["init"];
+    /// `on-init` is skipped.
+    SkipsInit => "init-skipped", &["init"];
+    /// A failed `on-init` passes as a success.
+    HidesInitFailure => "failed-init-committed", &["init"];
+    /// Two actors have one file.
+    SharesFile => "two-actors-on-one-file", &["storage", "init"];
+    /// What is in the WAL is lost when an actor goes to rest.
+    LosesWal => "data-lost-at-hibernation", &["storage", "init"];
+    /// Two arrivals for one actor change places.
+    SwapsArrivals => "reorders-arrivals", &["order"];
+    /// An event runs although its client has left.
+    RunsAbandoned => "runs-abandoned", &["order"];
+    /// A mailbox takes more than its bound.
+    OverfillsMailbox => "over-admits", &["order"];
+    /// More actors stay resident than there is room for.
+    OverfillsShard => "over-the-resident-cap", &["residency"];
+    /// The least recently used actor is not the one that gives way.
+    TouchesNobody => "evicts-the-wrong-actor", &["residency"];
+    /// An event is answered twice.
+    AnswersTwice => "double-answer", &["answers"];
+    /// An event is dropped without an answer.
+    SwallowsEvents => "event-swallowed", &["answers"];
+    /// An instance keeps its database beyond its life.
+    KeepsDatabase => "database-leaked", &["residency"];
+    /// `delete-self` leaves the data.
+    SkipsErase => "delete-forgotten", &["storage", "init"];
+    /// No event is ended at its limit.
+    IgnoresLimit => "no-time-limit", &["liveness", "answers"];
+    /// A crash loses a commit that was acknowledged.
+    LosesAcknowledged => "crash-loses-acknowledged", &["storage", "init"];
+    /// Something draws from real chance.
+    UsesEntropy => "not-deterministic", &["determinism"];
+}

@@ -1,0 +1,277 @@
+//! One life of the shard: clients send, leave and burst, the operator deploys and sweeps, and then it is
+//! stopped or killed.
+
+use std::{
+    cell::Cell,
+    hash::{BuildHasher, Hasher},
+    rc::Rc,
+};
+
+use wasmkeep_actor::{Actors, Limits};
+
+use crate::{
+    dice::Dice,
+    event::{SimEvent, Slot},
+    files,
+    flaw::Flaw,
+    history::{ActorNumber, Record, Stillness},
+    script::{self, Step, micros},
+    stage::Stage,
+    world::SimWorld,
+};
+
+/// Polls after which a shard that does not come to rest counts as stuck. The longest honest rest, a full
+/// mailbox of endless statements for each of many actors, takes a tenth of it.
+const POLLS_MAX: u64 = 300_000;
+
+/// How the driver left a life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Stopped, everything at rest.
+    Stopped,
+    /// In the middle of things.
+    Running,
+}
+
+/// A life under way.
+pub struct Life {
+    stage: Rc<Stage>,
+    actors: Rc<Actors<SimWorld>>,
+    clients: Vec<Rc<Slot>>,
+    dice: Dice,
+}
+
+impl Life {
+    /// Begins a life on `stage`.
+    pub fn new(stage: &Rc<Stage>, dice: Dice) -> Self {
+        let parameters = &stage.run.parameters;
+        let extra = |flaw, more| if stage.flawed(flaw) { more } else { 0 };
+        let limits = Limits {
+            mailbox_events_max: parameters.mailbox_events_max as usize + extra(Flaw::OverfillsMailbox, 4),
+            resident_max: parameters.resident_max as usize + extra(Flaw::OverfillsShard, 1),
+            event_wall_clock: micros(parameters.event_limit_us),
+            hibernate_after: micros(parameters.hibernate_after_us),
+        };
+        stage.record(Record::LifeBegan);
+        let actors = Actors::new(SimWorld::new(stage), limits);
+        Self { stage: stage.clone(), actors, clients: Vec::new(), dice }
+    }
+
+    /// Lives until it is stopped, or left running to be killed. `last`: with faults off at its end.
+    pub fn run(mut self, last: bool) -> Left {
+        let (actions, crashes) = (self.stage.run.parameters.actions, self.stage.run.parameters.crashes);
+        let kill_at = if !last && self.dice.chance(crashes) { self.dice.below(actions) } else { u64::MAX };
+        for action in 0..actions {
+            self.act();
+            self.poll_some();
+            if action == kill_at {
+                return Left::Running;
+            }
+            if self.stage.run.history.violation().is_some() {
+                return Left::Running;
+            }
+        }
+        if last {
+            self.end_well();
+        } else {
+            self.stop();
+        }
+        Left::Stopped
+    }
+
+    fn act(&mut self) {
+        let parameters = &self.stage.run.parameters;
+        let (abandons, bursts, deploys) = (parameters.abandons, parameters.bursts, parameters.deploys);
+        let (sweeps, quiets) = (parameters.sweeps, parameters.quiets);
+        let most = parameters.mailbox_events_max + 4;
+        if self.stage.flawed(Flaw::UsesEntropy) {
+            let chance = std::hash::RandomState::new().build_hasher().finish();
+            self.stage.executor.advance(micros(chance % 100));
+        }
+        let send = 1_000 - abandons - bursts - deploys - sweeps - quiets;
+        match self.dice.weighted(&[send, abandons, bursts, deploys, sweeps, quiets]) {
+            0 => {
+                let actor = self.someone();
+                self.send(actor, None);
+            }
+            1 => self.abandon(),
+            2 => {
+                let actor = self.someone();
+                for _ in 0..self.dice.within(2..=most) {
+                    self.send(actor, None);
+                }
+            }
+            3 => self.deploy(),
+            4 => {
+                let idle = self.dice.below(self.stage.run.parameters.hibernate_after_us * 2);
+                self.stage.executor.advance(micros(idle));
+                self.actors.sweep();
+            }
+            _ => self.crowd(),
+        }
+    }
+
+    /// Runs the executor for none, a few or many polls.
+    fn poll_some(&mut self) {
+        let most = *self.dice.pick(&[0, 0, 3, 20, 200]);
+        for _ in 0..self.dice.below(most + 1) {
+            if !self.stage.executor.step() {
+                return;
+            }
+        }
+    }
+
+    fn someone(&mut self) -> ActorNumber {
+        let (actors, hot) = (self.stage.run.cast.len(), self.stage.run.parameters.hot);
+        if self.dice.chance(hot) { self.dice.index(actors.min(2)) } else { self.dice.index(actors) }
+    }
+
+    fn event(&mut self, actor: ActorNumber, script: Option<Vec<Step>>) -> SimEvent {
+        let parameters = &self.stage.run.parameters;
+        let script = script.unwrap_or_else(|| {
+            if self.stage.run.faults.get() {
+                script::draw(parameters, &mut self.dice)
+            } else {
+                script::draw_benign(&mut self.dice)
+            }
+        });
+        let event = self.stage.run.events.next();
+        self.stage.record(Record::Sent { event, actor });
+        let event = SimEvent::new(&self.stage, event, actor, script);
+        self.clients.push(event.slot());
+        event
+    }
+
+    fn send(&mut self, actor: ActorNumber, script: Option<Vec<Step>>) {
+        let id = self.stage.run.cast[actor].clone();
+        let event = self.event(actor, script);
+        if self.stage.flawed(Flaw::SwallowsEvents) && self.dice.chance(100) {
+            return;
+        }
+        if self.stage.flawed(Flaw::SwapsArrivals) {
+            let second = self.event(actor, None);
+            self.actors.dispatch(&id, second);
+        }
+        self.actors.dispatch(&id, event);
+    }
+
+    fn abandon(&mut self) {
+        if !self.clients.is_empty() {
+            let client = self.dice.index(self.clients.len());
+            self.clients.swap_remove(client).abandon();
+        }
+    }
+
+    fn deploy(&mut self) {
+        let mut versions = self.stage.run.versions.borrow_mut();
+        let class = self.dice.index(versions.len());
+        versions[class] += 1;
+        let version = versions[class];
+        drop(versions);
+        self.stage.record(Record::Deployed { class, version });
+    }
+
+    /// Lets everything come to rest; says whether it did.
+    fn settle(&mut self) -> bool {
+        if !self.stage.executor.drain(POLLS_MAX) {
+            self.stage.record(Record::Restless { waiting: self.actors.waiting() });
+            return false;
+        }
+        self.clients.clear();
+        self.still();
+        true
+    }
+
+    fn still(&self) -> Vec<ActorNumber> {
+        let open = files::open_below(&self.stage.folder);
+        let cast = 0..self.stage.run.cast.len();
+        let files: Vec<_> = cast.filter(|actor| open.contains(&self.stage.path(*actor))).collect();
+        self.stage.record(Record::Still(Stillness {
+            resident: self.actors.counts().0,
+            waiting: self.actors.waiting(),
+            instances: self.stage.instances.get(),
+            files: files.clone(),
+            tasks: self.stage.executor.task_count(),
+        }));
+        files
+    }
+
+    /// Lets everything come to rest, then wakes an actor for which another must give way, if there is one.
+    fn crowd(&mut self) {
+        if !self.settle() {
+            return;
+        }
+        let open = self.still();
+        let asleep: Vec<_> = (0..self.stage.run.cast.len()).filter(|actor| !open.contains(actor)).collect();
+        if open.len() as u64 != self.stage.run.parameters.resident_max || asleep.is_empty() {
+            return;
+        }
+        let actor = *self.dice.pick(&asleep);
+        self.stage.record(Record::Crowding { actor });
+        if self.stage.flawed(Flaw::TouchesNobody) {
+            // A use that nobody sent: whoever it touches is no longer the one to go.
+            for touched in &open {
+                let ghost = SimEvent::ghost(&self.stage, *touched);
+                self.actors.dispatch(&self.stage.run.cast[*touched], ghost);
+            }
+        }
+        self.send(actor, Some(script::draw_benign(&mut self.dice.clone())));
+        self.settle();
+    }
+
+    /// A stop like a node's: what waits may run, then is given up.
+    fn stop(&mut self) {
+        self.actors.stop();
+        self.poll_some();
+        let actor = self.someone();
+        self.send(actor, None);
+        if self.dice.chance(500) {
+            self.poll_some();
+            self.actors.give_up();
+        }
+        self.finish();
+    }
+
+    /// Waits until every actor has gone to rest after a stop.
+    fn finish(&mut self) {
+        let stopped = Rc::new(Cell::new(false));
+        let (actors, done) = (self.actors.clone(), stopped.clone());
+        self.stage.executor.spawn(async move {
+            actors.stopped().await;
+            done.set(true);
+        });
+        self.settle();
+        if !stopped.get() {
+            self.stage.record(Record::Restless { waiting: self.actors.waiting() });
+        }
+    }
+
+    /// The end of a run: faults end, every actor answers, sleeps, answers again, and all is put away.
+    fn end_well(&mut self) {
+        if !self.settle() {
+            return;
+        }
+        self.stage.run.faults.set(false);
+        self.stage.record(Record::FaultsOff);
+        for _ in 0..2 {
+            for actor in 0..self.stage.run.cast.len() {
+                self.send(actor, None);
+                // One at a time: more could not all find room.
+                if !self.settle() {
+                    return;
+                }
+            }
+            self.stage.executor.advance(micros(self.stage.run.parameters.hibernate_after_us + 1));
+            self.actors.sweep();
+            if !self.settle() {
+                return;
+            }
+            let resident = self.actors.counts().0;
+            if resident > 0 {
+                self.stage.run.history.violate("residency", format!("{resident} actors outlived a sweep"));
+            }
+        }
+        self.actors.stop();
+        self.finish();
+    }
+}
