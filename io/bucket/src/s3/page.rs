@@ -1,5 +1,6 @@
 //! One page of an S3 listing, read from its XML. Owns the form, not whether the page can be believed.
 
+use quick_xml::events::Event;
 use serde::Deserialize;
 
 use crate::listing::{Page, PageObject};
@@ -28,6 +29,10 @@ struct Contents {
 /// Reads a page and takes `prefix` off its names.
 pub(super) fn parse(body: &[u8], prefix: &str) -> Result<Page, ReadError> {
     let malformed = |error: &dyn std::fmt::Display| ReadError::Malformed(format!("a listing page: {error}"));
+    // Every field of a page may be missing, so without this any other document would read as an empty page.
+    if !is_listing(body) {
+        return Err(malformed(&"the reply is another document"));
+    }
     let result: ListBucketResult = quick_xml::de::from_reader(body).map_err(|error| malformed(&error))?;
     let token = result.next_continuation_token.filter(|token| !token.is_empty());
     let truncated = match result.is_truncated.as_deref().map(str::trim) {
@@ -48,6 +53,20 @@ pub(super) fn parse(body: &[u8], prefix: &str) -> Result<Page, ReadError> {
         })
     });
     Ok(Page { objects: objects.collect::<Result<_, ReadError>>()?, truncated, token })
+}
+
+/// Whether the document's root is a listing's.
+fn is_listing(body: &[u8]) -> bool {
+    let mut reader = quick_xml::Reader::from_reader(body);
+    loop {
+        match reader.read_event() {
+            Ok(Event::Start(root) | Event::Empty(root)) => {
+                return root.local_name().as_ref() == b"ListBucketResult";
+            }
+            Ok(Event::Eof) | Err(_) => return false,
+            Ok(_) => {}
+        }
+    }
 }
 
 /// 0 for what is no time: ages are for people and for keeping history longer, and 0 would make an object look
