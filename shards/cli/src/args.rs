@@ -1,6 +1,6 @@
 //! The command line: every flag, its default and its help.
 
-use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use wasmkeep_protocol::{ActorClass, access::Rule, limits};
@@ -101,12 +101,12 @@ pub struct ActorLimits {
     pub max_resident: usize,
 
     /// Idle seconds after which an actor hibernates.
-    #[arg(long, value_name = "SECONDS", default_value = seconds(limits::HIBERNATE_AFTER), value_parser = parse_seconds)]
-    pub hibernate_after_secs: Duration,
+    #[arg(long, value_name = "SECONDS", default_value_t = Seconds(limits::HIBERNATE_AFTER))]
+    pub hibernate_after_secs: Seconds,
 
     /// Wall-clock seconds one event may take.
-    #[arg(long, value_name = "SECONDS", default_value = seconds(limits::EVENT_WALL_CLOCK), value_parser = parse_seconds)]
-    pub event_limit_secs: Duration,
+    #[arg(long, value_name = "SECONDS", default_value_t = Seconds(limits::EVENT_WALL_CLOCK))]
+    pub event_limit_secs: Seconds,
 
     /// Events that may wait for one actor; the next one gets 503.
     #[arg(long, value_name = "N", default_value_t = limits::MAILBOX_EVENTS_MAX, value_parser = at_least_one)]
@@ -206,17 +206,27 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    /// A year: longer is a typing mistake, and keeps every sum of times far from overflow.
-    const SECONDS_MAX: f64 = 365.0 * 24.0 * 3600.0;
-    match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= SECONDS_MAX => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("must be a number of seconds above 0 and at most a year".into()),
+/// A time of the command line: seconds, fractions allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seconds(pub Duration);
+
+impl FromStr for Seconds {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        /// A year: longer is a typing mistake, and keeps every sum of times far from overflow.
+        const SECONDS_MAX: f64 = 365.0 * 24.0 * 3600.0;
+        match text.parse::<f64>() {
+            Ok(seconds) if seconds > 0.0 && seconds <= SECONDS_MAX => Ok(Self(Duration::from_secs_f64(seconds))),
+            _ => Err("must be a number of seconds above 0 and at most a year"),
+        }
     }
 }
 
-fn seconds(duration: Duration) -> String {
-    duration.as_secs().to_string()
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.as_secs_f64())
+    }
 }
 
 #[cfg(test)]

@@ -118,8 +118,8 @@ pub(crate) fn node_config(
         connections_max: flags.max_connections,
         limits: ActorLimits {
             resident_max: limits.max_resident,
-            hibernate_after: limits.hibernate_after_secs,
-            event_wall_clock: limits.event_limit_secs,
+            hibernate_after: limits.hibernate_after_secs.0,
+            event_wall_clock: limits.event_limit_secs.0,
             mailbox_events_max: limits.mailbox,
             memory_bytes_max: mib(limits.actor_memory_mib)?,
             storage_bytes_max: limits.actor_storage_mib << 20,

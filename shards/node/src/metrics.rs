@@ -71,7 +71,6 @@ pub(crate) struct Watched {
     pub(crate) admission: Admission,
 }
 
-#[derive(Default)]
 struct Families {
     requests: Family<RequestLabels, Counter>,
     events: Family<ClassLabels, Histogram, fn() -> Histogram>,
@@ -95,8 +94,18 @@ fn latency_histogram() -> Histogram {
 impl Metrics {
     pub(crate) fn new(offload: OffloadPool) -> Self {
         let families = Families {
+            requests: Family::default(),
             events: Family::new_with_constructor(latency_histogram as fn() -> Histogram),
-            ..Families::default()
+            sql_seconds: Family::default(),
+            wakes: Family::default(),
+            hibernations: Family::default(),
+            failures: Family::default(),
+            rollbacks: Family::default(),
+            resident: Family::default(),
+            hibernated: Family::default(),
+            mailbox: Family::default(),
+            memory: Family::default(),
+            hops: Family::default(),
         };
         let watched = Arc::new(OnceLock::new());
         let mut registry = Registry::with_prefix("wasmkeep");
@@ -271,7 +280,12 @@ impl Collector for RuntimeCollector {
         let help = "Panics of the host caught while an event ran; expected to be 0";
         encode_one(&mut encoder, "host_bugs", help, &bugs)?;
         let panics = ConstCounter::new(self.offload.panics());
-        encode_one(&mut encoder, "offload_panics", "Jobs off the shards that panicked; expected to be 0", &panics)?;
+        encode_one(
+            &mut encoder,
+            "offload_panics",
+            "Jobs off the shards that panicked; expected to be 0",
+            &panics,
+        )?;
         let waiting = ConstGauge::new(self.offload.waiting() as i64);
         encode_one(&mut encoder, "offload_waiting", "Jobs waiting for an offload thread", &waiting)
     }

@@ -224,9 +224,8 @@ fn load(
     runtime: &Runtime,
     offload: OffloadPool,
 ) -> Result<NodeState, NodeError> {
-    let databases_dir = std::path::absolute(&config.data_dir)
-        .map_err(|source| NodeError::DataDir { path: config.data_dir.clone(), source })?
-        .join("actors");
+    let data_dir = std::path::absolute(&config.data_dir)
+        .map_err(|source| NodeError::DataDir { path: config.data_dir.clone(), source })?;
     let mut classes = HashMap::new();
     for class in &config.classes {
         let version = load_one(&class.component, |wasm| runtime.load_actor(wasm))?;
@@ -259,9 +258,9 @@ fn load(
         storage: wasmkeep_storage::Config {
             quota_bytes: config.limits.storage_bytes_max,
             pacer: Pacer::default(),
-            root: databases_dir.clone(),
+            root: data_dir.clone(),
         },
-        databases_dir: databases_dir.join(config.tenant.as_str()),
+        databases_dir: data_dir.join("actors").join(config.tenant.as_str()),
         limits,
         shards: config.placement.shards,
         metrics: Metrics::new(offload.clone()),
@@ -311,6 +310,7 @@ fn seats(
                 control: controlled,
                 state: Arc::clone(state),
                 admission: admission.clone(),
+                report: report.clone(),
             };
             (control, Place(Arc::new(std::sync::Mutex::new(Some(seat)))))
         })

@@ -98,10 +98,7 @@ impl Shard {
 
     /// The shard that owns what this request target names; `None` when any shard may answer.
     pub(crate) fn owner(&self, target: &str) -> Option<usize> {
-        match route::route(target) {
-            Route::Actor { id, .. } => Some(shard_of(id.hash(), self.context.count)),
-            _ => None,
-        }
+        route::actor_hash_of(target).map(|hash| shard_of(hash, self.context.count))
     }
 
     /// Answers one request. Dropping the future says that the client left.

@@ -1,6 +1,6 @@
 //! Which part of the node a request path belongs to. Pure.
 
-use wasmkeep_protocol::{ActorClass, ActorId, ActorName, NameError};
+use wasmkeep_protocol::{ActorClass, ActorId, ActorName, NameError, placement::actor_hash};
 
 /// Where a request goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +64,18 @@ fn actor(tail: &str) -> Result<Route<'_>, BadActor> {
     Ok(Route::Actor { id: ActorId { class, name }, rest })
 }
 
+/// The hash of the actor that a path names, if it names one. Asked for every request before it is parsed, so it
+/// makes no copy of an ordinary name.
+pub(crate) fn actor_hash_of(path: &str) -> Option<u64> {
+    let (class, tail) = path.strip_prefix("/actor/")?.split_once('/')?;
+    let segment = &tail[..tail.find(['/', '?']).unwrap_or(tail.len())];
+    if segment.contains('%') {
+        let name = ActorName::from_path_segment(segment).ok()?;
+        return Some(actor_hash(class, name.as_str()));
+    }
+    Some(actor_hash(class, segment))
+}
+
 /// The path an actor sees for what [`route`] calls its rest.
 pub(crate) fn guest_target(rest: &str) -> std::borrow::Cow<'_, str> {
     if rest.starts_with('/') { rest.into() } else { format!("/{rest}").into() }
@@ -120,6 +132,17 @@ mod tests {
         ] {
             assert_eq!(actor_of(target), Err(why), "{target}");
         }
+    }
+
+    #[test]
+    fn a_path_leads_to_the_shard_of_the_actor_it_names() {
+        for target in ["/actor/c/alice", "/actor/c/alice/x?y", "/actor/c/a%2Fb", "/actor/c/%61lice?z", "/actor/c/é"] {
+            let Route::Actor { id, .. } = route(target) else { panic!("{target}") };
+            assert_eq!(actor_hash_of(target), Some(id.hash()), "{target}");
+        }
+        assert_eq!(actor_hash_of("/actor/c"), None);
+        assert_eq!(actor_hash_of("/actor/c/%zz"), None);
+        assert_eq!(actor_hash_of("/other"), None);
     }
 
     #[test]
