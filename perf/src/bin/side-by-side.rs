@@ -154,7 +154,10 @@ fn circumstances(flags: &Flags, open_files: u64) -> Result<Vec<(&'static str, St
         ("versions", versions.join("; ")),
         ("flags of the node", node_flags),
         ("client", "wrk, one thread, the same for both; it shares the machine with the server".to_owned()),
-        ("runs", format!("{} rounds of {} s each, the servers alternating", flags.rounds, flags.seconds)),
+        (
+            "runs",
+            format!("rounds: {}, seconds each: {}, the servers alternating", flags.rounds, flags.seconds),
+        ),
         ("load average at the start", format!("{load:.2}")),
         ("open-file limit", open_files.to_string()),
     ];
