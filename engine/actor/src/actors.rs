@@ -122,6 +122,10 @@ struct Actor<W: World> {
 struct Body<W: World> {
     database: Option<Rc<Database>>,
     guest: Option<W::Guest>,
+    /// Of the code the instance was made from.
+    version: String,
+    /// Its place was given up when it closed: to open again it has to find one.
+    gave_place: bool,
 }
 
 impl<W: World> Actors<W> {
@@ -224,7 +228,7 @@ impl<W: World> Actors<W> {
 
     /// An actor's whole waking life.
     async fn live(self: Rc<Self>, actor: Rc<Actor<W>>) {
-        let mut body = Body { database: None, guest: None };
+        let mut body = Body { database: None, guest: None, version: String::new(), gave_place: false };
         let mut erased = false;
         while let Some(action) = actor.next_action().await {
             let input = match action {
@@ -265,8 +269,26 @@ impl<W: World> Actors<W> {
     }
 
     async fn open(&self, actor: &Actor<W>, body: &mut Body<W>) -> Result<(), Refusal> {
+        if std::mem::replace(&mut body.gave_place, false) {
+            self.find_place()?;
+        }
         body.database = Some(Rc::new(self.world.open(&actor.id).await?));
         Ok(())
+    }
+
+    /// A place for an actor that an event reached while it closed: another may have been let in for it. Without
+    /// this every such race would leave one resident more than the cap for good.
+    fn find_place(&self) -> Result<(), Refusal> {
+        let roster = self.roster.borrow();
+        if roster.resident_count() <= self.limits.resident_max.max(1) {
+            return Ok(());
+        }
+        if let Room::AfterEvicting(oldest) = roster.room(|actor| actor.lifecycle.borrow().is_idle()) {
+            oldest.feed(Input::Rest);
+            return Ok(());
+        }
+        let staying = roster.resident().filter(|actor| !actor.lifecycle.borrow().is_leaving()).count();
+        if staying <= self.limits.resident_max.max(1) { Ok(()) } else { Err(Refusal::NoRoom) }
     }
 
     async fn start(&self, actor: &Actor<W>, body: &mut Body<W>) -> Result<NeedsInit, Refusal> {
@@ -275,12 +297,19 @@ impl<W: World> Actors<W> {
         let Some(database) = &body.database else {
             return Err(Refusal::Start("its database is not open".into()));
         };
-        let start = AssertUnwindSafe(self.world.start(&actor.id, database)).catch_unwind().await;
-        let guest = start.unwrap_or_else(|panic| Err(Refusal::Start(panic_text(&*panic))))?;
+        // A version deployed while the instance was made would be taken for the instance's own, and its
+        // on-init for done.
+        let guest = loop {
+            body.version = self.world.version(&actor.id.class);
+            let start = AssertUnwindSafe(self.world.start(&actor.id, database)).catch_unwind().await;
+            let guest = start.unwrap_or_else(|panic| Err(Refusal::Start(panic_text(&*panic))))?;
+            if self.world.version(&actor.id.class) == body.version {
+                break guest;
+            }
+        };
         let needs = if guest.has_init() {
             let done = database.init_version().map_err(|error| Refusal::Storage(error.to_string()))?;
-            let current = self.world.version(&actor.id.class);
-            if done.as_deref() == Some(&*current) { NeedsInit::No } else { NeedsInit::Yes }
+            if done.as_deref() == Some(&*body.version) { NeedsInit::No } else { NeedsInit::Yes }
         } else {
             NeedsInit::No
         };
@@ -303,8 +332,7 @@ impl<W: World> Actors<W> {
             body.guest = None;
             self.world.observe(&actor.id, Happening::Failed(failure));
         }
-        let version = self.world.version(&actor.id.class);
-        let result = ran.and_then(|()| database.commit_init(&version).map_err(refused));
+        let result = ran.and_then(|()| database.commit_init(&body.version).map_err(refused));
         if result.is_err() {
             database.abort_init();
         }
@@ -367,6 +395,7 @@ impl<W: World> Actors<W> {
     async fn close(&self, actor: &Actor<W>, body: &mut Body<W>) {
         // The instance first: it holds the database too.
         body.guest = None;
+        body.gave_place = true;
         if let Some(database) = body.database.take() {
             match Rc::try_unwrap(database) {
                 Ok(database) => database.close(self.world.offload()).await,

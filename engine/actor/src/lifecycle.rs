@@ -94,6 +94,8 @@ pub struct Lifecycle<E> {
     instance: Instance,
     /// An action was handed out and has not been answered.
     outstanding: bool,
+    /// That action closes the database.
+    closing: bool,
     /// Sleep at the next moment nothing waits.
     rest: bool,
     stopping: bool,
@@ -111,6 +113,7 @@ impl<E: Event> Lifecycle<E> {
             storage_open: false,
             instance: Instance::Absent,
             outstanding: false,
+            closing: false,
             rest: false,
             stopping: false,
             fate: StorageFate::Keep,
@@ -136,6 +139,12 @@ impl<E: Event> Lifecycle<E> {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         !self.outstanding && self.storage_open && self.mailbox.is_empty()
+    }
+
+    /// On its way to sleep, with nothing that would wake it again.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.closing && self.mailbox.is_empty()
     }
 
     /// Takes one input. Answers to actions must match the action outstanding.
@@ -218,6 +227,7 @@ impl<E: Event> Lifecycle<E> {
     fn answered(&mut self) {
         debug_assert!(self.outstanding, "an answer without an action outstanding");
         self.outstanding = false;
+        self.closing = false;
     }
 
     fn refuse_waiting(&mut self, refusal: &Refusal, refused: &mut Vec<(E, Refusal)>) {
@@ -231,6 +241,7 @@ impl<E: Event> Lifecycle<E> {
         }
         let action = self.wanted()?;
         self.outstanding = true;
+        self.closing = matches!(action, Action::Close | Action::Erase);
         Some(action)
     }
 

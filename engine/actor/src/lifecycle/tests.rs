@@ -206,6 +206,21 @@ fn an_event_that_arrives_while_the_actor_closes_wakes_it_again() {
 }
 
 #[test]
+fn an_actor_that_closes_gives_its_place_unless_an_event_calls_it_back() {
+    let mut actor = Lifecycle::new(2);
+    for input in woken().into_iter().chain([ended()]) {
+        actor.step(input);
+    }
+    assert!(!actor.is_leaving());
+    actor.step(Input::Rest);
+    assert!(actor.is_leaving());
+    actor.step(arrive(2));
+    assert!(!actor.is_leaving());
+    actor.step(Input::Closed);
+    assert!(!actor.is_leaving() && !actor.is_asleep());
+}
+
+#[test]
 fn an_event_that_arrives_before_the_rest_begins_calls_it_off() {
     check(
         woken().into_iter().chain([Input::Rest, arrive(2), ended(), ended()]),
