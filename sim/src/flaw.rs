@@ -60,7 +60,7 @@ flaws! {
     /// `delete-self` leaves the data.
     SkipsErase => "delete-forgotten", &["storage", "init"];
     /// No event is ended at its limit.
-    IgnoresLimit => "no-time-limit", &["liveness", "answers"];
+    IgnoresLimit => "no-time-limit", &["liveness", "storage"];
     /// A crash loses a commit that was acknowledged.
     LosesAcknowledged => "crash-loses-acknowledged", &["storage", "init"];
     /// Something draws from real chance.

@@ -109,7 +109,7 @@ impl Guest for ModelGuest {
             InitPlan::Trap => return Err(InitError::Poisoned(Failure::Trap("as scripted".into()))),
             InitPlan::Panic => std::panic::resume_unwind(Box::new(SCRIPTED_PANIC)),
             InitPlan::Sleep => {
-                self.stage.executor.sleep(micros(self.stage.run.parameters.event_limit_us * 2)).await;
+                self.stage.executor.sleep(micros(self.stage.run.parameters.event_limit_us * 100)).await;
                 self.wrong("an on-init went on past its limit");
             }
             InitPlan::LoseTransaction => {

@@ -23,7 +23,7 @@ pub type Version = u64;
 pub type Attempt = u64;
 
 /// What a reader found in an actor's database, outside any transaction.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct Found {
     /// `(unit, part, owner)` of each row, in the order of insertion.
     pub rows: Vec<(Unit, u64, String)>,
@@ -32,6 +32,23 @@ pub struct Found {
     /// `(version, attempt)` of each `on-init` that left its row.
     pub inits: Vec<(Version, Attempt)>,
 }
+
+impl fmt::Debug for Found {
+    /// The rows as a number: there may be thousands of them at each look.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digest = self.rows.iter().fold(FNV_BASIS, |hash, (unit, part, owner)| {
+            let hash = (hash ^ unit).wrapping_mul(FNV_PRIME) ^ part;
+            (hash.wrapping_mul(FNV_PRIME) ^ owner.len() as u64).wrapping_mul(FNV_PRIME)
+        });
+        let (rows, counter, inits) = (self.rows.len(), self.counter, &self.inits);
+        write!(f, "{rows} rows {digest:016x}, counter {counter}, on-init {inits:?}")
+    }
+}
+
+/// The offset basis of FNV-1a with 64 bits.
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+/// The prime of FNV-1a with 64 bits.
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 /// How a life of the shard ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,8 +188,7 @@ impl History {
         Rc::new(Self {
             checkers: RefCell::new(checkers::all(rules, cast)),
             first: RefCell::default(),
-            // The offset basis of FNV-1a.
-            hash: Cell::new(0xcbf2_9ce4_8422_2325),
+            hash: Cell::new(FNV_BASIS),
             count: Cell::new(0),
             verbose,
             sealed: Cell::new(false),
@@ -185,9 +201,8 @@ impl History {
             return;
         }
         let line = format!("{:>10} {record:?}", now.as_micros());
-        let hash = line
-            .bytes()
-            .fold(self.hash.get(), |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        let hash =
+            line.bytes().fold(self.hash.get(), |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
         self.hash.set(hash);
         self.count.set(self.count.get() + 1);
         if self.verbose {

@@ -252,6 +252,7 @@ impl Life {
             return;
         }
         self.stage.run.faults.set(false);
+        self.stage.executor.calm();
         self.stage.record(Record::FaultsOff);
         for _ in 0..2 {
             for actor in 0..self.stage.run.cast.len() {

@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use wasmkeep_sim::{Flaw, Outcome, Request, run, run_twice};
 
 /// Seeds of `quick`: the same at every run, so that a failure is a change's doing.
-const QUICK_SEEDS: std::ops::Range<u64> = 0..600;
+const QUICK_SEEDS: std::ops::Range<u64> = 0..300;
 
 /// Seeds of `quick` that are run twice and compared.
 const QUICK_SEEDS_TWICE: std::ops::Range<u64> = 0..20;

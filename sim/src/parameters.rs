@@ -78,7 +78,7 @@ impl Parameters {
             hot: *dice.pick(&[0, 300, 800]),
             resident_max: dice.within(1..=8),
             mailbox_events_max: dice.within(1..=6),
-            event_limit_us: dice.within(2_000..=20_000),
+            event_limit_us: dice.within(4_000..=30_000),
             hibernate_after_us: dice.within(1_000..=20_000),
             // Not too little: an endless statement is polled until its limit.
             poll_cost_us_max: dice.within(40..=300),

@@ -98,7 +98,7 @@ pub fn run(request: &Request) -> io::Result<Outcome> {
     Ok(Outcome {
         hash: history.hash(),
         records: history.count(),
-        events: run.events.next() - 1,
+        events: run.events.latest(),
         crashes,
         violation: history.violation(),
     })

@@ -92,7 +92,8 @@ pub fn draw(parameters: &Parameters, dice: &mut Dice) -> Vec<Step> {
             Kind::Bulk => dice.within(2..=BULK_ROWS_MAX),
             Kind::Count => dice.within(1..=COUNT_ROUNDS_MAX),
             Kind::Sleep => dice.below(parameters.event_limit_us / 2),
-            Kind::SleepPastLimit => parameters.event_limit_us * 2,
+            // Far past it: a busy executor may come late to the limit itself.
+            Kind::SleepPastLimit => parameters.event_limit_us * 100,
             _ => dice.within(1..=4),
         };
         Step::Do(kind, amount)

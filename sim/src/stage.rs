@@ -33,6 +33,11 @@ impl Counter {
         self.0.set(self.0.get() + 1);
         self.0.get()
     }
+
+    /// The latest number; 0 before the first.
+    pub fn latest(&self) -> u64 {
+        self.0.get()
+    }
 }
 
 /// What one run keeps over all lives.
@@ -117,10 +122,10 @@ impl Stage {
         self.run.dice.borrow_mut().chance(per_mille) && self.run.faults.get()
     }
 
-    /// Waits for up to `us_max` microseconds; not at all when that is 0.
+    /// Waits for up to `us_max` microseconds; not at all when that is 0 or once faults are off.
     pub async fn delay(&self, us_max: u64) {
         let us = self.run.dice.borrow_mut().below(us_max + 1);
-        if us > 0 {
+        if us > 0 && self.run.faults.get() {
             self.executor.sleep(Duration::from_micros(us)).await;
         }
     }

@@ -132,7 +132,7 @@ impl World for SimWorld {
         let class = CLASSES.iter().position(|known| *known == class.as_str()).unwrap_or(0);
         let version = self.current(class);
         if self.stage.flawed(Flaw::ForgetsInit) {
-            return format!("{version}.{}", self.stage.run.attempts.next());
+            return format!("{version}.{}", self.stage.run.attempts.latest());
         }
         version.to_string()
     }
