@@ -100,6 +100,24 @@ impl Executor {
         self.tasks.borrow_mut().insert(number, (Box::pin(task), waker));
     }
 
+    /// Adds a task and, as the seed has it, polls it before this returns: some executors do.
+    pub fn spawn_eagerly(&self, task: impl Future<Output = ()> + 'static) {
+        if self.dice.borrow_mut().index(2) == 0 {
+            return self.spawn(task);
+        }
+        let number = self.number();
+        let waker =
+            Arc::new(TaskWaker { task: number, queued: AtomicBool::new(false), ready: self.ready.clone() });
+        self.poll(number, Box::pin(task), waker);
+    }
+
+    fn poll(&self, number: u64, mut task: Task, waker: Arc<TaskWaker>) {
+        let std_waker = Waker::from(waker.clone());
+        if task.as_mut().poll(&mut Context::from_waker(&std_waker)).is_pending() {
+            self.tasks.borrow_mut().insert(number, (task, waker));
+        }
+    }
+
     /// Ends after `duration` of virtual time.
     pub fn sleep(self: &Rc<Self>, duration: Duration) -> Sleep {
         Sleep { executor: self.clone(), key: (self.now() + duration, self.number()) }
@@ -143,12 +161,9 @@ impl Executor {
         drop(ready);
         // A late wake of a task that has ended finds nothing.
         let taken = self.tasks.borrow_mut().remove(&number);
-        if let Some((mut task, waker)) = taken {
+        if let Some((task, waker)) = taken {
             waker.queued.store(false, Ordering::Relaxed);
-            let std_waker = Waker::from(waker.clone());
-            if task.as_mut().poll(&mut Context::from_waker(&std_waker)).is_pending() {
-                self.tasks.borrow_mut().insert(number, (task, waker));
-            }
+            self.poll(number, task, waker);
         }
         true
     }

@@ -78,7 +78,7 @@ impl World for SimWorld {
     }
 
     fn spawn(&self, _: &ActorId, task: impl Future<Output = ()> + 'static) {
-        self.stage.executor.spawn(task);
+        self.stage.executor.spawn_eagerly(task);
     }
 
     fn offload(&self) -> &dyn Offload {

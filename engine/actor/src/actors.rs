@@ -37,7 +37,7 @@ pub trait World: 'static {
     /// Ends after `duration`; may be late by the coarseness of the executor's timers.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()>;
 
-    /// Runs the task of an actor on this thread.
+    /// Runs the task of an actor on this thread; it may be polled before this returns.
     fn spawn(&self, id: &ActorId, task: impl Future<Output = ()> + 'static);
 
     /// Where blocking work goes.
@@ -145,11 +145,19 @@ impl<W: World> Actors<W> {
     pub fn dispatch(self: &Rc<Self>, id: &ActorId, event: EventOf<W>) {
         let now = self.world.now();
         let resident = self.roster.borrow_mut().touch(id, now).cloned();
-        let actor = match resident.map_or_else(|| self.admit(id, now), Ok) {
-            Ok(actor) => actor,
-            Err(refusal) => return event.refuse(&refusal),
-        };
-        actor.feed(Input::Arrive(event));
+        if let Some(actor) = resident {
+            return actor.feed(Input::Arrive(event));
+        }
+        match self.admit(id, now) {
+            Ok(actor) => {
+                // Before its task exists: an executor may run a new task at once, and it would find nothing to
+                // do and end.
+                actor.feed(Input::Arrive(event));
+                let actors = self.clone();
+                self.world.spawn(id, async move { actors.live(actor).await });
+            }
+            Err(refusal) => event.refuse(&refusal),
+        }
     }
 
     /// Puts every actor to rest that has been idle for the configured time.
@@ -203,7 +211,8 @@ impl<W: World> Actors<W> {
         }
     }
 
-    fn admit(self: &Rc<Self>, id: &ActorId, now: Duration) -> Result<Rc<Actor<W>>, Refusal> {
+    /// A place for an actor that sleeps.
+    fn admit(&self, id: &ActorId, now: Duration) -> Result<Rc<Actor<W>>, Refusal> {
         if self.stopping.get() {
             return Err(Refusal::Stopping);
         }
@@ -220,9 +229,6 @@ impl<W: World> Actors<W> {
             waker: Cell::new(None),
         });
         self.roster.borrow_mut().woke(id.clone(), actor.clone(), now);
-        let actors = self.clone();
-        let task = actor.clone();
-        self.world.spawn(id, async move { actors.live(task).await });
         Ok(actor)
     }
 

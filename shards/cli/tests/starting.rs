@@ -40,7 +40,7 @@ fn what_cannot_be_served_is_one_sentence_and_its_own_status() {
         (vec![&*garbage], 3, "garbage.wasm"),
         (vec![&*core], 3, "component"),
         (vec![&*counter, &*values], 3, "missing"),
-        (vec![&*counter, "--cpuset=4000"], 8, "4000"),
+        (vec![&*counter, "--cpuset=900"], 8, "900"),
         (vec![&*counter, "--shards=100000"], 8, "shards"),
     ] {
         let (code, sentence) = serve(folder.path(), &arguments);

@@ -46,6 +46,7 @@ fn labels_follow_the_rule_of_classes() {
     for bad in ["", "1a", "-a", "A", "a_b", "a/b", "a.b", "é", &"a".repeat(65)] {
         assert!(bad.parse::<ActorClass>().is_err(), "{bad}");
     }
+    // R-FLAG-3
     assert!("1-node".parse::<NodeId>().is_ok() && "Node".parse::<NodeId>().is_err());
 }
 

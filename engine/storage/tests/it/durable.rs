@@ -133,6 +133,7 @@ fn a_database_dropped_during_a_checkpoint_is_closed_by_the_thread_that_has_it() 
 }
 
 #[test]
+// R-DUR-1
 fn a_sync_that_is_not_confirmed_is_told_and_nothing_more_is_taken() {
     let rig = Rig::new();
     rig.exec("CREATE TABLE t(x)").unwrap();

@@ -36,18 +36,6 @@ pub enum PreflightError {
     },
 }
 
-impl PreflightError {
-    /// Exit status of the process for this error, each its own (sysexits ends at 78).
-    pub fn exit_status(&self) -> u8 {
-        match self {
-            PreflightError::Placement(_) => 80,
-            PreflightError::IoUring(_) => 81,
-            PreflightError::Memlock { .. } => 82,
-            PreflightError::System { .. } => 83,
-        }
-    }
-}
-
 /// How `io_uring_setup` was refused.
 #[derive(Debug)]
 pub struct IoUringRefused(io::Error);

@@ -71,18 +71,6 @@ pub enum StartError {
     Ticker(#[from] io::Error),
 }
 
-impl StartError {
-    /// Exit status of the process for this error, each its own; they follow those of
-    /// [`PreflightError`](super::PreflightError).
-    pub fn exit_status(&self) -> u8 {
-        match self {
-            StartError::Executor { .. } => 84,
-            StartError::SelfTest { .. } => 85,
-            StartError::Ticker(_) => 86,
-        }
-    }
-}
-
 /// A shard ended in a way that its body did not choose.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("shard {shard} failed: {reason}")]
