@@ -5,7 +5,7 @@
 //! no two calls share a text: target node, method, path with query, SHA-256 of the body, calling actor (class,
 //! name), number of waiting actors and each of them (class, name), timestamp in ms (decimal), nonce.
 
-use std::{collections::VecDeque, collections::HashSet, fmt};
+use std::{collections::HashSet, collections::VecDeque, fmt};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};

@@ -16,10 +16,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wasmkeep-bucket", &["wasmkeep-protocol"]),
     ("wasmkeep-node", &["wasmkeep-protocol", "wasmkeep-storage", "wasmkeep-actor", "wasmkeep-host"]),
     ("wasmkeep-cli", &["wasmkeep-protocol", "wasmkeep-node"]),
-    ("wasmkeep-sim", &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-storage", "wasmkeep-actor", "wasmkeep-bucket"]),
+    (
+        "wasmkeep-sim",
+        &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-storage", "wasmkeep-actor", "wasmkeep-bucket"],
+    ),
     (
         "wasmkeep-bench",
-        &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-storage", "wasmkeep-actor", "wasmkeep-host", "wasmkeep-node"],
+        &[
+            "wasmkeep-protocol",
+            "wasmkeep-ltx",
+            "wasmkeep-storage",
+            "wasmkeep-actor",
+            "wasmkeep-host",
+            "wasmkeep-node",
+        ],
     ),
     ("wasmkeep-perf", &[]),
     ("wasmkeep-xtask", &[]),
@@ -67,7 +77,8 @@ fn forbidden_uses(metadata: &Metadata) -> Vec<String> {
 
 fn forbidden_reaches(metadata: &Metadata) -> Result<Vec<String>> {
     let resolve = metadata.resolve.as_ref().context("cargo metadata resolved nothing")?;
-    let names: BTreeMap<_, _> = metadata.packages.iter().map(|package| (&package.id, package.name.as_str())).collect();
+    let names: BTreeMap<_, _> =
+        metadata.packages.iter().map(|package| (&package.id, package.name.as_str())).collect();
     let nodes: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
     let mut wrong = Vec::new();
     for &(from, forbidden) in MUST_NOT_REACH {

@@ -21,7 +21,8 @@ pub fn check() -> Result<()> {
     if rows.is_empty() {
         bail!("{DOCUMENT} has no rows");
     }
-    let wrong: Vec<String> = rows.iter().filter_map(|row| fault(row).map(|fault| format!("{}: {fault}", row.id))).collect();
+    let wrong: Vec<String> =
+        rows.iter().filter_map(|row| fault(row).map(|fault| format!("{}: {fault}", row.id))).collect();
     if wrong.is_empty() {
         println!("{} requirements have the code and the tests that {DOCUMENT} says", rows.len());
         return Ok(());
@@ -32,7 +33,12 @@ pub fn check() -> Result<()> {
 fn row(line: &str) -> Option<Row<'_>> {
     let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
     let &[id, _, state, code, test] = cells.as_slice() else { return None };
-    id.starts_with("R-").then_some(Row { id, state, code: code.trim_matches('`'), test: test.trim_matches('`') })
+    id.starts_with("R-").then_some(Row {
+        id,
+        state,
+        code: code.trim_matches('`'),
+        test: test.trim_matches('`'),
+    })
 }
 
 fn fault(row: &Row<'_>) -> Option<String> {
@@ -55,7 +61,9 @@ fn fault(row: &Row<'_>) -> Option<String> {
 /// Whether a comment of `text` names `id` and not only a longer one that begins like it.
 fn quotes(text: &str, id: &str) -> bool {
     text.lines().filter_map(|line| line.split_once("//")).any(|(_, comment)| {
-        comment.match_indices(id).any(|(at, _)| !comment[at + id.len()..].starts_with(|c: char| c.is_ascii_digit()))
+        comment
+            .match_indices(id)
+            .any(|(at, _)| !comment[at + id.len()..].starts_with(|c: char| c.is_ascii_digit()))
     })
 }
 

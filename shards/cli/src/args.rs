@@ -20,9 +20,11 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a node that serves actors.
-    #[command(after_help = "Exit statuses: 0 stopped cleanly, 2 a flag cannot be used, 3 a component cannot \
+    #[command(
+        after_help = "Exit statuses: 0 stopped cleanly, 2 a flag cannot be used, 3 a component cannot \
         be served, 4 the data directory cannot be used, 5 the address is taken, 6 memlock is too low, \
-        7 io_uring is not available, 8 the cores cannot be used as asked, 70 a fault of ours.")]
+        7 io_uring is not available, 8 the cores cannot be used as asked, 70 a fault of ours."
+    )]
     Serve(Box<Serve>),
     /// Serve the sample actors and print what to try.
     Demo(Box<Demo>),
@@ -217,7 +219,9 @@ impl FromStr for Seconds {
         /// A year: longer is a typing mistake, and keeps every sum of times far from overflow.
         const SECONDS_MAX: f64 = 365.0 * 24.0 * 3600.0;
         match text.parse::<f64>() {
-            Ok(seconds) if seconds > 0.0 && seconds <= SECONDS_MAX => Ok(Self(Duration::from_secs_f64(seconds))),
+            Ok(seconds) if seconds > 0.0 && seconds <= SECONDS_MAX => {
+                Ok(Self(Duration::from_secs_f64(seconds)))
+            }
             _ => Err("must be a number of seconds above 0 and at most a year"),
         }
     }

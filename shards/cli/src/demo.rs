@@ -39,7 +39,9 @@ pub fn demo(flags: Demo) -> Result<(), Failure> {
 fn sample(folder: &Path, file: &str) -> Result<wasmkeep_node::config::ComponentConfig, Failure> {
     let path = folder.join(file);
     if !path.exists() {
-        let sentence = format!("there is no {path:?}: build the samples with scripts/build-guests, or name their folder with --samples");
+        let sentence = format!(
+            "there is no {path:?}: build the samples with scripts/build-guests, or name their folder with --samples"
+        );
         return Err(Failure::new(Status::Component, sentence));
     }
     component(&path, Arc::default())

@@ -2,7 +2,10 @@
 
 use std::{fmt, process::ExitCode};
 
-use wasmkeep_node::{NodeError, runtime::{PreflightError, StartError}};
+use wasmkeep_node::{
+    NodeError,
+    runtime::{PreflightError, StartError},
+};
 
 /// Exit statuses. Documented in `wasmkeep serve --help`; a number never changes its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,9 +66,8 @@ impl From<NodeError> for Failure {
             NodeError::Listen(_) => Status::Address,
             NodeError::OpenFiles(_) | NodeError::Preflight(PreflightError::Memlock { .. }) => Status::Limits,
             NodeError::Preflight(PreflightError::IoUring(_)) => Status::IoUring,
-            NodeError::Preflight(_) | NodeError::Start(StartError::SelfTest { .. } | StartError::Executor { .. }) => {
-                Status::Cores
-            }
+            NodeError::Preflight(_)
+            | NodeError::Start(StartError::SelfTest { .. } | StartError::Executor { .. }) => Status::Cores,
             NodeError::Start(_) | NodeError::Runtime(_) | NodeError::Sqlite(_) | NodeError::Thread(_) => {
                 Status::Internal
             }

@@ -76,7 +76,8 @@ fn config(flags: Serve) -> Result<Config, Failure> {
         if classes.contains(class) {
             return Ok(());
         }
-        let sentence = format!("{flag} names the class {class}, which is not served: add --actor {class}=FILE.wasm");
+        let sentence =
+            format!("{flag} names the class {class}, which is not served: add --actor {class}=FILE.wasm");
         Err(Failure::new(Status::Usage, sentence))
     };
     let mut rules: BTreeMap<ActorClass, Rule> = BTreeMap::new();

@@ -27,7 +27,9 @@ fn a_counter_counts_and_reads() {
     node.get("/_wasmkeep/ready").expect(200);
     assert_eq!(node.metric("wasmkeep_requests_total", "class=\"counter\""), 7.0);
     // An event ends a moment after its answer.
-    eventually("all events have ended", || node.metric("wasmkeep_event_seconds_count", "class=\"counter\"") == 7.0);
+    eventually("all events have ended", || {
+        node.metric("wasmkeep_event_seconds_count", "class=\"counter\"") == 7.0
+    });
     assert_eq!(node.metric("wasmkeep_actors_resident", ""), 2.0);
     assert_eq!(node.metric("wasmkeep_host_bugs_total", ""), 0.0);
 }
@@ -66,8 +68,13 @@ fn one_name_is_one_actor_and_one_file_inside_the_data_directory() {
     ] {
         assert_eq!(node.post(path, "").expect(200).text, format!("{number}\n"), "{path}");
     }
-    for path in ["/actor/counter/%00", "/actor/counter/%zz", "/actor/counter/%2e%2e", "/actor/counter/", "/actor/counter"]
-    {
+    for path in [
+        "/actor/counter/%00",
+        "/actor/counter/%zz",
+        "/actor/counter/%2e%2e",
+        "/actor/counter/",
+        "/actor/counter",
+    ] {
         node.post(path, "").expect(400);
     }
     let long = "x".repeat(257);
@@ -78,7 +85,9 @@ fn one_name_is_one_actor_and_one_file_inside_the_data_directory() {
         .filter(|name| name.ends_with(".db"))
         .collect();
     assert_eq!(files.len(), 10, "{files:?}");
-    assert!(files.contains(&"a%2Fb.db".to_owned()) && files.contains(&"%2E%2E%2F%2E%2E%2Fpasswd.db".to_owned()));
+    assert!(
+        files.contains(&"a%2Fb.db".to_owned()) && files.contains(&"%2E%2E%2F%2E%2E%2Fpasswd.db".to_owned())
+    );
 }
 
 #[test]
@@ -217,11 +226,14 @@ fn an_event_that_ends_with_a_transaction_open_leaves_nothing_of_it() {
     .to_string();
     for (then, status) in [("", 200), ("trap", 500), ("sleep", 500), ("spin", 500)] {
         node.post(&format!("/actor/sql/a/steps?then={then}"), &open).expect(status);
-        let after = node.steps("a", json!([
-            {"sql": "SELECT count(*) FROM t"},
-            {"as": "exec", "sql": "BEGIN"},
-            {"as": "exec", "sql": "COMMIT"},
-        ]));
+        let after = node.steps(
+            "a",
+            json!([
+                {"sql": "SELECT count(*) FROM t"},
+                {"as": "exec", "sql": "BEGIN"},
+                {"as": "exec", "sql": "COMMIT"},
+            ]),
+        );
         assert_eq!(after[0]["ok"]["rows"][0][0], 0, "{then}: {after}");
         assert!(after[2]["ok"].is_object(), "{then}: the next event begins in autocommit: {after}");
     }
@@ -255,11 +267,14 @@ fn storage_stops_at_its_quota_and_reads_and_deletes_go_on() {
                 INSERT INTO t SELECT randomblob(50000) FROM r";
     let outcome = node.steps("a", json!([{"as": "exec", "sql": fill}]));
     assert_eq!(outcome[0]["error"]["kind"], "full", "{outcome}");
-    let after = node.steps("a", json!([
-        {"as": "exec", "sql": "INSERT INTO t VALUES (1)"},
-        {"sql": "SELECT count(*) FROM t"},
-        {"as": "exec", "sql": "DELETE FROM t"},
-    ]));
+    let after = node.steps(
+        "a",
+        json!([
+            {"as": "exec", "sql": "INSERT INTO t VALUES (1)"},
+            {"sql": "SELECT count(*) FROM t"},
+            {"as": "exec", "sql": "DELETE FROM t"},
+        ]),
+    );
     assert!(after.as_array().unwrap().iter().all(|step| step.get("ok").is_some()), "{after}");
 }
 
@@ -353,7 +368,8 @@ fn one_connection_reaches_actors_of_every_shard_in_order() {
     stream.write_all(pipelined.as_bytes()).unwrap();
     let mut answers = String::new();
     stream.read_to_string(&mut answers).unwrap();
-    let bodies: Vec<&str> = answers.split("\r\n\r\n").skip(1).map(|part| part.lines().next().unwrap()).collect();
+    let bodies: Vec<&str> =
+        answers.split("\r\n\r\n").skip(1).map(|part| part.lines().next().unwrap()).collect();
     let expected: Vec<String> = (0..200).map(|n| (n / 20 + 1).to_string()).chain(["10".to_owned()]).collect();
     assert_eq!(bodies, expected);
     assert!(node.metric("wasmkeep_mesh_hops_total", "") > 0.0);
@@ -375,7 +391,8 @@ fn smuggled_requests_are_refused_and_never_run() {
         "x: a\r\n b\r\n",
         "x: a\n",
     ] {
-        let answer = node.raw(&format!("POST /actor/counter/a HTTP/1.1\r\nhost: h\r\n{head}\r\n0\r\n\r\n{hidden}"));
+        let answer =
+            node.raw(&format!("POST /actor/counter/a HTTP/1.1\r\nhost: h\r\n{head}\r\n0\r\n\r\n{hidden}"));
         assert!(answer.starts_with("HTTP/1.1 400 "), "{head:?}: {answer}");
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{head:?}: {answer}");
     }

@@ -10,7 +10,9 @@ use support::{Node, guest, run, wasmkeep};
 fn serve(folder: &std::path::Path, arguments: &[&str]) -> (Option<i32>, String) {
     support::share_compiled_code(&folder.join("data"));
     let mut command = wasmkeep();
-    command.args(["serve", "--listen=127.0.0.1:0", "--overprovisioned", "--data-dir"]).arg(folder.join("data"));
+    command
+        .args(["serve", "--listen=127.0.0.1:0", "--overprovisioned", "--data-dir"])
+        .arg(folder.join("data"));
     let (status, stdout, stderr) = run(command.args(arguments));
     assert_eq!(stdout, "", "stdout is for data");
     (status, stderr.lines().last().unwrap_or_default().to_owned())

@@ -39,7 +39,9 @@ fn flags_that_cannot_work_are_refused_in_one_sentence() {
 #[test]
 fn a_node_needs_no_flag_but_what_it_serves() {
     // R-FLAG-1, R-FLAG-2
-    let Command::Serve(serve) = parse("wasmkeep serve --actor counter=c.wasm").unwrap().command else { panic!() };
+    let Command::Serve(serve) = parse("wasmkeep serve --actor counter=c.wasm").unwrap().command else {
+        panic!()
+    };
     assert_eq!(serve.node.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(serve.node.max_connections, 10_000);
     assert_eq!(serve.actors.len(), 1);

@@ -156,7 +156,8 @@ impl Node {
             .header("connection", "close")
             .body(body)
             .unwrap();
-        let answer = agent.run(request).unwrap_or_else(|error| panic!("{method} {path}: {error}\n{}", self.log()));
+        let answer =
+            agent.run(request).unwrap_or_else(|error| panic!("{method} {path}: {error}\n{}", self.log()));
         Answer::read(answer)
     }
 

@@ -136,7 +136,9 @@ mod tests {
 
     #[test]
     fn a_path_leads_to_the_shard_of_the_actor_it_names() {
-        for target in ["/actor/c/alice", "/actor/c/alice/x?y", "/actor/c/a%2Fb", "/actor/c/%61lice?z", "/actor/c/é"] {
+        for target in
+            ["/actor/c/alice", "/actor/c/alice/x?y", "/actor/c/a%2Fb", "/actor/c/%61lice?z", "/actor/c/é"]
+        {
             let Route::Actor { id, .. } = route(target) else { panic!("{target}") };
             assert_eq!(actor_hash_of(target), Some(id.hash()), "{target}");
         }
