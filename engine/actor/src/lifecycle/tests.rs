@@ -85,7 +85,7 @@ fn events_run_one_at_a_time_in_arrival_order_and_the_mailbox_is_bounded() {
             run 1
             wait
             wait
-            refuse 4 (the actor has 2 events waiting; retry)
+            refuse 4 (the actor has 2 events waiting; retry), wait
             run 2
             run 3
             wait
