@@ -350,7 +350,10 @@ impl Seat {
         glommio::spawn_local(async move {
             while let Some(message) = receiving.endpoint.receive().await {
                 match message {
-                    Message::Event(id, event) => receiving.dispatch(&id, event),
+                    Message::Event(boxed) => {
+                        let (id, event) = *boxed;
+                        receiving.dispatch(&id, event);
+                    }
                     Message::Connection(handover) => {
                         Rc::clone(&receiver).spawn(Inbound::from(handover), send.clone());
                     }

@@ -94,7 +94,7 @@ impl Body for Remote {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.hint.clone()
+        self.hint
     }
 }
 

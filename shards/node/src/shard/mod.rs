@@ -35,8 +35,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// What shards send each other.
 pub(crate) enum Message {
-    /// An event for an actor of the receiving shard.
-    Event(ActorId, HttpEvent),
+    /// An event for an actor of the receiving shard. Boxed, so that an inbox's places are small.
+    Event(Box<(ActorId, HttpEvent)>),
     /// A connection whose requests belong to the receiving shard.
     Connection(front::Handover),
     /// Bring the gauges up to date, then drop this.
@@ -152,7 +152,7 @@ impl Shard {
         *pump = moving;
         let (event, answer) = HttpEvent::new(for_guest(parts, &target, guest_body));
         self.metrics.hops.inc();
-        let message = Message::Event(id.clone(), event);
+        let message = Message::Event(Box::new((id.clone(), event)));
         if let Err(error) = self.endpoint.send(owner, message, MESH_WAIT, &self.context.sleeper).await {
             return answer::retry_later(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
         }
