@@ -69,6 +69,9 @@ fn complete(path: &Path) -> io::Result<()> {
 }
 
 fn create(path: &Path) -> io::Result<()> {
+    // A WAL left over from an earlier database of this name must not be replayed into this one. First of all: a
+    // crash after the file is there would make the WAL look like its own.
+    COMPANIONS.iter().try_for_each(|suffix| unlink(&beside(path, suffix)))?;
     let file = match new_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if let Some(folder) = path.parent() {
@@ -78,8 +81,6 @@ fn create(path: &Path) -> io::Result<()> {
         }
         other => other?,
     };
-    // A WAL left over from an earlier database of this name must not be replayed into this one.
-    COMPANIONS.iter().try_for_each(|suffix| unlink(&beside(path, suffix)))?;
     file.write_all_at(blank()?, 0)
 }
 
