@@ -64,6 +64,8 @@ fn main() -> Result<ExitCode> {
     let seconds = Duration::from_secs(flags.seconds);
     let event_limit = HEAD_START + seconds + Duration::from_secs(2);
     let folder = tempfile::Builder::new().prefix("wasmkeep-fairness-").tempdir_in(&flags.data_dir)?;
+    // Before this process confines itself: it counts the cores it may use.
+    let machine = machine::describe();
     let (core, others) = choose_cores()?;
     let server = start(&flags, folder.path(), core, event_limit)?;
     let address = server.address();
@@ -83,7 +85,8 @@ fn main() -> Result<ExitCode> {
     let beside = closed_loop(address, seconds)?;
     let cores = (process::cpu_time(server.pid())? - cpu_before).as_secs_f64() / began.elapsed().as_secs_f64();
 
-    println!("machine: {}", machine::describe());
+    println!("machine: {machine}");
+    println!("load average: {:.2}", process::load_average()?);
     println!("node: {}, one shard on CPU {core}", machine::version_of(&flags.wasmkeep, "--version")?);
     print_latency("third actor, alone", &alone);
     print_latency("third actor, beside the two", &beside);
