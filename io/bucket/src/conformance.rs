@@ -39,10 +39,11 @@ impl fmt::Display for Breach {
 pub enum Scope {
     /// All of them.
     Everything,
-    /// All but the order of a listing where `/` and the bytes before it meet. For a server that lists by
-    /// directory: [`Listing`] refuses its pages then, so nothing is lost, and the server is of use only for
-    /// keys that never meet so.
-    PlainOrder,
+    /// All but two, for a server that keeps objects as files in directories of those names: a segment of a key
+    /// may have more than 255 bytes, and a listing is in byte order also where `/` and the bytes before it
+    /// meet. Such a server refuses the one and [`Listing`] refuses its pages for the other, so nothing is lost
+    /// without an error; it is of use as far as keys keep away from both.
+    ByDirectory,
 }
 
 /// Runs the suite. Every breach found is returned; an empty list is success.
@@ -65,6 +66,7 @@ pub async fn check<B: Bucket>(bucket: &B, scope: Scope) -> Vec<Breach> {
         breaches.extend(result.err());
     }
     if scope == Scope::Everything {
+        breaches.extend(objects::long_segments(&run).await.err());
         breaches.extend(listings::byte_order(&run).await.err());
     }
     if let Err(found) = run.clean().await {

@@ -9,8 +9,9 @@ use futures::future::join_all;
 use crate::outcome::{Failure, Outcome, Precondition, ReadError, Version};
 use crate::{Bucket, Key, Nonce};
 
-/// Races on one object. A store that checks and then writes without a lock lets two writers win in nine of ten
-/// races that were measured, so four rounds let about one such store in ten thousand through.
+/// Races, each on an object of its own. A store that looks and then writes without a lock passes everything
+/// sequential. How often it lets two writers win depends on how long it takes between the two: measured from
+/// nine of ten races to one of four hundred. So this catches the worst ones at once and the others by luck.
 const RACE_ROUNDS: usize = 4;
 
 /// Writers in one race: enough to overlap, few enough to cost a start nothing.

@@ -106,16 +106,29 @@ pub(super) async fn odd_keys<B: Bucket>(run: &Run<'_, B>) -> Result<(), Breach> 
         ] {
             keys.push(run.key(name)?);
         }
-        // One segment longer than a file name may be, and the longest key there is in short ones.
-        keys.push(run.key(&"s".repeat(300))?);
+        // The longest key there is, in short segments.
         keys.push(run.key(&format!("deep/{}", "a/".repeat((room - 6) / 2) + "b"))?);
-        for key in &keys {
-            run.written(key, key.as_str(), &Precondition::Absent).await?;
-        }
-        for key in &keys {
-            run.stands(key, Some(key.as_str())).await?;
-        }
-        Ok(())
+        each_its_own(run, &keys).await
     };
     promise("every key names its own object, whatever its characters and its length", kept.await)
+}
+
+pub(super) async fn long_segments<B: Bucket>(run: &Run<'_, B>) -> Result<(), Breach> {
+    let kept = async {
+        // Around the 255 bytes that a file name may have.
+        let lengths = [254, 255, 256, 300, 600];
+        let keys = lengths.map(|length| run.key(&format!("long/{}", "s".repeat(length))));
+        each_its_own(run, &keys.into_iter().collect::<Result<Vec<_>, _>>()?).await
+    };
+    promise("a segment of a key may be longer than a file name", kept.await)
+}
+
+async fn each_its_own<B: Bucket>(run: &Run<'_, B>, keys: &[Key]) -> Result<(), String> {
+    for key in keys {
+        run.written(key, key.as_str(), &Precondition::Absent).await?;
+    }
+    for key in keys {
+        run.stands(key, Some(key.as_str())).await?;
+    }
+    Ok(())
 }

@@ -13,10 +13,13 @@ fn the_memory_backend_keeps_every_promise() {
     assert_eq!(breaches, []);
 }
 
+/// Turns a right page into a wrong one.
+type Wrong = fn(&ListQuery, Page) -> Page;
+
 /// A bucket whose listings are wrong in one way.
 struct WrongListing {
     inner: MemoryBucket,
-    wrong: fn(&ListQuery, Page) -> Page,
+    wrong: Wrong,
 }
 
 impl Bucket for WrongListing {
@@ -44,7 +47,7 @@ impl Bucket for WrongListing {
 // case S4
 #[test]
 fn the_suite_catches_each_wrong_listing() {
-    let wrongs: [(&str, fn(&ListQuery, Page) -> Page); 5] = [
+    let wrongs: [(&str, Wrong); 5] = [
         ("no token", |_, page| Page { token: None, ..page }),
         ("cut short and called complete", |_, page| Page { token: None, truncated: false, ..page }),
         ("a directory's order", |_, mut page| {
