@@ -3,7 +3,7 @@
 use http::{HeaderValue, header};
 use tokio::{runtime::Handle, sync::oneshot};
 use wasmkeep_actor::{Failure, Guest, InitError, TurnEnd};
-use wasmtime::{PoolConcurrencyLimitError, Store, component::TypedFunc};
+use wasmtime::{PoolConcurrencyLimitError, Store, UpdateDeadline, component::TypedFunc};
 use wasmtime_wasi_http::{WasiHttpView, p2::bindings::http::types::Scheme};
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     headers,
     load::{HandleParams, InitResults, Version},
     state::{ActorState, Setting},
-    turn::{self, Reply},
+    turn::{self, Reply, SliceEnded},
 };
 
 /// Epochs a guest may run before it yields to the executor: the ticker advances the epoch only while a shard is
@@ -38,6 +38,7 @@ pub struct Instance {
     handle: TypedFunc<HandleParams, ()>,
     on_init: Option<TypedFunc<(), InitResults>>,
     timers: Handle,
+    slice_ended: SliceEnded,
     /// False while an event runs and after one that did not end well: wasmtime's stores must not be entered
     /// again after a trap or a dropped call.
     sound: bool,
@@ -59,7 +60,12 @@ impl Version {
         let state = ActorState::new(&setting, loaded.shared.memory_bytes_max);
         let mut store = Store::new(&loaded.shared.engine, state);
         store.limiter(|state| &mut state.limits);
-        store.epoch_deadline_async_yield_and_update(SLICE_EPOCHS);
+        let slice_ended = SliceEnded::default();
+        let ended = slice_ended.clone();
+        store.epoch_deadline_callback(move |_| {
+            ended.set();
+            Ok(UpdateDeadline::Yield(SLICE_EPOCHS))
+        });
         store.set_epoch_deadline(SLICE_EPOCHS);
         let timers = setting.timers;
         let instance = guarded(&timers, loaded.pre.instantiate_async(&mut store))
@@ -72,7 +78,7 @@ impl Version {
             Some(hook) => Some(instance.get_typed_func(&mut store, hook).map_err(failed)?),
             None => None,
         };
-        Ok(Instance { store, handle, on_init, timers, sound: true })
+        Ok(Instance { store, handle, on_init, timers, slice_ended, sound: true })
     }
 }
 
@@ -177,7 +183,7 @@ impl Guest for Instance {
         let on_trap = |error: &wasmtime::Error| log.failure("trapped", &format_args!("{error:?}"));
         let reply = Reply::new(answer, &method, head);
         let call = self.handle.call_async(&mut self.store, params);
-        let ended = turn::run(&self.timers, call, reply, on_trap).await;
+        let ended = turn::run(&self.timers, call, &self.slice_ended, reply, on_trap).await;
         drop(revocation);
         self.leave();
         match ended {

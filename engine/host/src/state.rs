@@ -13,9 +13,9 @@ use wasmtime_wasi_http::{
 use crate::log::{ActorLog, Stream};
 
 /// Host resources (streams, header lists, pollables, cursors) an instance may hold at once; over it, the next
-/// one traps. Handles live in host memory, so a guest that leaks them must meet a limit before the node does;
-/// an ordinary event holds about ten.
-const RESOURCES_MAX: usize = 4096;
+/// one traps. What they hold is host memory, 128 MiB at worst (so many full header lists), so a guest that leaks
+/// them must meet a limit before the node does; an ordinary event holds about ten.
+const RESOURCES_MAX: usize = 1024;
 
 /// Bytes of one header list, counted as in memory (name, value and about 40 bytes each). Twice the limit of a
 /// request head as it is on the wire, so that any request a client may send can be seen.

@@ -8,6 +8,10 @@ use std::{
     future::{Future, poll_fn},
     mem,
     pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -28,20 +32,31 @@ use crate::{
 /// whole: the connection then writes head and body at once. Larger ones stream.
 const WHOLE_BYTES_MAX: usize = 64 << 10;
 
+/// Times in a row that a guest is polled because its chunks were taken, before the executor has its turn: a
+/// body that nobody holds back (one that is not sent, say) must not hold the core.
+const POLLS_MAX: usize = 16;
+
+/// Slices in a row that a guest may spend between its response's head and the end of its body before the head
+/// goes out alone. A slice that ends just there, as one in a hundred events has, must not cost an ordinary
+/// answer its single write; a guest that computes on must not hold the head back for long.
+const SLICES_HELD_MAX: u32 = 4;
+
 /// Runs the guest's handler and answers the event. `on_trap` sees the whole error of a trap.
 pub(crate) async fn run(
     timers: &Handle,
     call: impl Future<Output = wasmtime::Result<()>>,
+    slice_ended: &SliceEnded,
     mut reply: Reply,
     on_trap: impl Fn(&wasmtime::Error),
 ) -> Result<(), Failure> {
     let mut call = pin!(call);
     poll_fn(|cx| {
-        loop {
+        for _ in 0..POLLS_MAX {
             match poll_guarded(timers, call.as_mut(), cx) {
                 Poll::Pending => {
+                    let phase = if slice_ended.take() { Phase::Preempted } else { Phase::Waiting };
                     // Chunks taken make room for the guest's next write: it can go on at once.
-                    if !reply.advance(cx, Phase::Running) {
+                    if !reply.advance(cx, phase) {
                         return Poll::Pending;
                     }
                 }
@@ -61,6 +76,8 @@ pub(crate) async fn run(
                 }
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     })
     .await
 }
@@ -68,10 +85,35 @@ pub(crate) async fn run(
 /// Where the guest's handler is.
 #[derive(Clone, Copy)]
 pub(crate) enum Phase<'a> {
-    Running,
+    /// In a call of the host that is not done.
+    Waiting,
+    /// At the end of its time slice.
+    Preempted,
     /// Nothing can be added to the response any more.
     Returned,
     Failed(&'a Failure),
+}
+
+impl Phase<'_> {
+    fn is_running(self) -> bool {
+        matches!(self, Self::Waiting | Self::Preempted)
+    }
+}
+
+/// Tells that a guest returned to the host only because its slice had ended. Shared by the store's epoch
+/// callback and the turn.
+#[derive(Clone, Default)]
+pub(crate) struct SliceEnded(Arc<AtomicBool>);
+
+impl SliceEnded {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> bool {
+        // No other thread sees it: a plain look first keeps the common case free of a locked instruction.
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    }
 }
 
 type Head = Result<http::Response<HyperOutgoingBody>, ErrorCode>;
@@ -101,6 +143,7 @@ struct Gathering {
     body: HyperOutgoingBody,
     tally: Tally,
     chunks: Vec<Bytes>,
+    slices_held: u32,
 }
 
 /// What became of a step.
@@ -213,7 +256,7 @@ impl Reply {
         match head.try_recv() {
             Ok(Ok(response)) => self.begin(response),
             Ok(Err(code)) => self.mistake(Mistake::ErrorCode(format!("{code:?}"))),
-            Err(_) if matches!(phase, Phase::Running) => Step::Wait(Stage::Head(head)),
+            Err(_) if phase.is_running() => Step::Wait(Stage::Head(head)),
             Err(_) => self.mistake(Mistake::NoResponse),
         }
     }
@@ -237,7 +280,7 @@ impl Reply {
             return Step::Again(Stage::Discarding(body));
         }
         let tally = Tally { promised, written: 0 };
-        Step::Again(Stage::Gathering(Gathering { parts, body, tally, chunks: Vec::new() }))
+        Step::Again(Stage::Gathering(Gathering { parts, body, tally, chunks: Vec::new(), slices_held: 0 }))
     }
 
     fn gather(
@@ -276,11 +319,15 @@ impl Reply {
             return Step::Wait(Stage::Gathering(gathering));
         }
         *took |= took_before;
+        if matches!(phase, Phase::Preempted) && gathering.slices_held < SLICES_HELD_MAX {
+            gathering.slices_held += 1;
+            return Step::Wait(Stage::Gathering(gathering));
+        }
         self.start_streaming(gathering)
     }
 
     fn start_streaming(&mut self, gathering: Gathering) -> Step {
-        let Gathering { parts, body, tally, chunks } = gathering;
+        let Gathering { parts, body, tally, chunks, .. } = gathering;
         let (writer, sent) = response_pipe(tally.promised);
         for chunk in chunks {
             writer.push(chunk);
@@ -304,7 +351,7 @@ impl Reply {
         }
         loop {
             // What a guest that has returned left behind is bounded by its own buffer: no need to wait.
-            if matches!(phase, Phase::Running) {
+            if phase.is_running() {
                 match writer.poll_room(cx) {
                     Poll::Pending => return Step::Wait(Stage::Streaming { body, tally, writer }),
                     // The client left: dropping `body` tells the guest at its next write.
@@ -325,7 +372,7 @@ impl Reply {
                     writer.finish();
                     return DONE;
                 }
-                Read::Pending if matches!(phase, Phase::Running) => {
+                Read::Pending if phase.is_running() => {
                     return Step::Wait(Stage::Streaming { body, tally, writer });
                 }
                 Read::End | Read::Broken | Read::Pending => {
@@ -340,7 +387,7 @@ impl Reply {
         loop {
             match read(&mut body, cx) {
                 Read::Chunk(_) => *took = true,
-                Read::Pending if matches!(phase, Phase::Running) => {
+                Read::Pending if phase.is_running() => {
                     return Step::Wait(Stage::Discarding(body));
                 }
                 Read::Pending | Read::End | Read::Broken => return Step::Wait(Stage::Done),

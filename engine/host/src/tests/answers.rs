@@ -186,7 +186,8 @@ fn more_than_promised_never_reaches_the_client() {
 
 #[test]
 fn a_trap_before_the_answer_left_is_a_failure() {
-    for write in ["unreachable", "(drop (call $finish (local.get $b))) unreachable"] {
+    let complete = "(call $drop-stream (local.get $c)) (drop (call $finish (local.get $b))) unreachable";
+    for write in ["unreachable", complete] {
         match ask(&responding(200, &[], write, "")) {
             (TurnEnd::Poisoned(one), Err(Unanswered::Failed(other))) => {
                 assert_eq!(one, other);
@@ -296,4 +297,19 @@ fn a_request_body_may_be_anything_that_is_a_body() {
     let (end, answer) = block_on(exchange(&mut instance, request));
     assert_eq!(end, TurnEnd::Ready);
     assert_eq!(answer.unwrap().body.len(), 2);
+}
+
+#[test]
+fn a_body_that_is_not_sent_does_not_hold_the_core() {
+    let endless =
+        "(loop $more (drop (call $write (local.get $c) (i32.const 131072) (i32.const 4096))) (br $more))";
+    let mut instance = kit::instance(&responding(204, &[], endless, FINISH));
+    let (event, answer) = HttpEvent::new(get("/"));
+    let mut turn = std::pin::pin!(instance.deliver(event));
+    block_on(async {
+        for _ in 0..10 {
+            assert!(futures::poll!(turn.as_mut()).is_pending());
+        }
+        assert_eq!(answer.await.expect("a head").status(), 204);
+    });
 }

@@ -138,6 +138,12 @@ impl GuestText {
         self
     }
 
+    /// Takes another world instead.
+    pub(crate) fn in_world(mut self, items: &str) -> Self {
+        self.world = items.to_owned();
+        self
+    }
+
     pub(crate) fn import(mut self, text: &str) -> Self {
         self.imports.push_str(text);
         self
@@ -186,19 +192,22 @@ pub(crate) fn runtime(folder: &Path) -> Runtime {
     Runtime::new(&config).expect("a runtime")
 }
 
-/// One runtime for the tests that do not look at it. Its cache lives as long as the test process.
-pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
-    let folder = tempfile::tempdir().expect("a temporary folder").keep();
+fn shared_runtime() -> Runtime {
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let config = RuntimeConfig {
-        cache_dir: folder.join("code"),
+        cache_dir: folder.path().join("code"),
         resident_max: 200,
         memory_bytes_max: MEMORY_BYTES_MAX,
     };
-    let runtime = Runtime::new(&config).expect("a runtime");
-    // Compiled tests are small; the folder is not needed once the engine has read or written it.
-    let _ = std::fs::remove_dir_all(folder);
-    runtime
-});
+    // The folder goes now, and with it the cache: these tests do not look at it.
+    Runtime::new(&config).expect("a runtime")
+}
+
+/// One runtime for the tests that do not look at it. Its epoch never advances: time slices have no end.
+pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(shared_runtime);
+
+/// As [`RUNTIME`], for tests that advance the epoch.
+pub(crate) static TICKED: LazyLock<Runtime> = LazyLock::new(shared_runtime);
 
 static TIMERS: LazyLock<Timers> = LazyLock::new(|| Timers::start().expect("a timer thread"));
 

@@ -13,8 +13,8 @@ use std::{
 use futures::future::{Either, select};
 use wasmkeep_actor::{Failure, Guest as _, TurnEnd};
 
-use super::kit::{self, GuestText, RUNTIME, ask, block_on, exchange, get};
-use crate::{HttpEvent, InstantiateError, Unanswered, instance_memory_bytes};
+use super::kit::{self, GuestText, TICKED, ask, block_on, exchange, get};
+use crate::{HttpEvent, Instance, InstantiateError, Unanswered, instance_memory_bytes};
 
 #[test]
 fn memory_grows_up_to_the_limit_and_then_fails_in_the_guest() {
@@ -72,7 +72,7 @@ fn every_kind_of_trap_is_the_guests_own() {
         ("(drop (i32.load (i32.const 0x7fffffff)))", "out of bounds"),
         ("(drop (i32.div_u (i32.const 1) (local.get $a)))", "divide by zero"),
         ("(call $deep)", "stack"),
-        ("(call_indirect (i32.const 0))", "undefined element"),
+        ("(call_indirect (i32.const 0))", "uninitialized element"),
         // A handle that does not exist.
         ("(call $drop-stream (i32.const 77))", "unknown handle index"),
     ] {
@@ -113,7 +113,7 @@ impl Ticker {
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                RUNTIME.advance_epoch();
+                TICKED.advance_epoch();
                 thread::sleep(Duration::from_millis(1));
             }
         });
@@ -128,6 +128,11 @@ impl Drop for Ticker {
     }
 }
 
+/// An instance whose time slices end.
+fn ticked(wasm: &[u8]) -> Instance {
+    block_on(TICKED.load_actor(wasm).unwrap().instantiate(kit::setting())).unwrap()
+}
+
 fn spinning() -> Vec<u8> {
     GuestText::new().handle("(loop $more (br $more))")
 }
@@ -138,10 +143,8 @@ fn a_spinning_guest_leaves_its_thread_to_others() {
     let _ticker = Ticker::start();
     let mut guest = GuestText::new();
     let text = guest.text("other");
-    let (mut busy, mut other) = (
-        kit::instance(&spinning()),
-        kit::instance(&guest.handle(&format!("(call $say (i32.const 200) {text})"))),
-    );
+    let (mut busy, mut other) =
+        (ticked(&spinning()), kit::instance(&guest.handle(&format!("(call $say (i32.const 200) {text})"))));
     let (event, _answer) = HttpEvent::new(get("/"));
     let busy_turn = pin!(busy.deliver(event));
     let others = pin!(async {
@@ -170,10 +173,10 @@ fn a_spinning_guest_leaves_its_thread_to_others() {
 #[test]
 fn an_event_dropped_midway_leaves_nothing_behind() {
     let _ticker = Ticker::start();
-    let wasm = spinning();
+    let version = TICKED.load_actor(&spinning()).unwrap();
     // More often than there are slots: each must come back.
-    for _ in 0..500 {
-        let mut instance = kit::instance(&wasm);
+    for _ in 0..300 {
+        let mut instance = block_on(version.instantiate(kit::setting())).unwrap();
         let (event, answer) = HttpEvent::new(get("/"));
         {
             let mut turn = pin!(instance.deliver(event));
@@ -184,6 +187,47 @@ fn an_event_dropped_midway_leaves_nothing_behind() {
         let (end, _) = block_on(exchange(&mut instance, get("/")));
         assert!(matches!(end, TurnEnd::Poisoned(Failure::Bug(_))));
     }
+}
+
+/// Computes for `turns` turns between its head and its body.
+fn computing_midway(turns: &str) -> Vec<u8> {
+    let mut guest = GuestText::new();
+    let text = guest.text("done");
+    guest.handle(&format!(
+        "(local $n i64)
+         (local.set $a (call $make (i32.const 200)))
+         (local.set $b (call $body (local.get $a)))
+         (call $set (local.get $a))
+         (loop $more
+           (local.set $n (i64.add (local.get $n) (i64.const 1)))
+           (br_if $more (i64.lt_u (local.get $n) (i64.const {turns}))))
+         (local.set $c (call $stream (local.get $b)))
+         (drop (call $write (local.get $c) {text}))
+         (call $drop-stream (local.get $c))
+         (drop (call $finish (local.get $b)))"
+    ))
+}
+
+#[test]
+fn a_slice_that_ends_midway_does_not_split_an_answer_and_many_do_not_hold_it_back() {
+    let polls_until_head = |turns: &str| {
+        let mut instance = ticked(&computing_midway(turns));
+        let (event, answer) = HttpEvent::new(get("/"));
+        let mut turn = pin!(instance.deliver(event));
+        let mut answer = pin!(answer);
+        block_on(async {
+            loop {
+                let ended = futures::poll!(turn.as_mut()).is_ready();
+                if let std::task::Poll::Ready(answer) = futures::poll!(answer.as_mut()) {
+                    return (ended, answer.unwrap().body().as_whole().is_some());
+                }
+            }
+        })
+    };
+    let _ticker = Ticker::start();
+    assert_eq!(polls_until_head("1"), (true, true));
+    // It would end in centuries.
+    assert_eq!(polls_until_head("0x7fffffffffffffff"), (false, false));
 }
 
 #[test]

@@ -95,12 +95,7 @@ fn a_version_knows_which_hooks_its_component_has() {
     let plain = kit::version(&GuestText::new().handle(""));
     assert_eq!(plain.hooks(), Hooks::default());
     let hooked = GuestText::new()
-        .world(
-            "include wasmkeep:actor/hook-init@0.2.0; include wasmkeep:actor/hook-alarm@0.2.0;
-             include wasmkeep:actor/hook-websocket-open@0.2.0;
-             include wasmkeep:actor/hook-websocket-message@0.2.0;
-             include wasmkeep:actor/hook-websocket-close@0.2.0;",
-        )
+        .in_world("include wasmkeep:actor/actor@0.2.0;")
         .code(
             r#"(func (export "on-init") (result i32) unreachable)
                (func (export "on-alarm") (param i64 i32) (result i32) unreachable)

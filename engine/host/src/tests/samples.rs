@@ -38,7 +38,8 @@ fn the_counter_counts_and_stays_resident() {
         let (end, answer) = block_on(exchange(&mut instance, post(path, "")));
         let answer = answer.unwrap();
         assert_eq!((end, answer.text()), (TurnEnd::Ready, &*format!("{n}\n")));
-        assert!(answer.whole && database.take_committed());
+        assert!(answer.whole, "{path}");
+        assert!(database.take_committed(), "{path}");
     }
     let (_, answer) = block_on(exchange(&mut instance, get("/")));
     assert_eq!(answer.unwrap().text(), "50\n");

@@ -177,11 +177,12 @@ fn exit_ends_the_event_as_a_trap() {
 fn an_outbound_request_is_denied() {
     const HTTP_REQUEST_DENIED: u8 = 15;
     let mut guest = GuestText::new();
-    let authority = guest.text("example.test");
+    let (authority, path) = (guest.text("example.test"), guest.text("/"));
     let wasm = guest
         .import(
             r#"(import "wasi:http/types@0.2.12" "[constructor]outgoing-request" (func $outgoing (param i32) (result i32)))
                (import "wasi:http/types@0.2.12" "[method]outgoing-request.set-authority" (func $authority (param i32 i32 i32 i32) (result i32)))
+               (import "wasi:http/types@0.2.12" "[method]outgoing-request.set-path-with-query" (func $path (param i32 i32 i32 i32) (result i32)))
                (import "wasi:http/outgoing-handler@0.2.12" "handle" (func $send (param i32 i32 i32 i32)))
                (import "wasi:http/types@0.2.12" "[method]future-incoming-response.subscribe" (func $subscribe (param i32) (result i32)))
                (import "wasi:http/types@0.2.12" "[method]future-incoming-response.get" (func $get (param i32 i32)))
@@ -190,6 +191,7 @@ fn an_outbound_request_is_denied() {
         .handle(&format!(
             "(local.set $a (call $outgoing (call $fields)))
              (drop (call $authority (local.get $a) (i32.const 1) {authority}))
+             (drop (call $path (local.get $a) (i32.const 1) {path}))
              (call $send (local.get $a) (i32.const 0) (i32.const 0) (i32.const 32))
              (if (i32.load8_u (i32.const 32)) (then unreachable))
              (local.set $b (i32.load (i32.const 40)))
