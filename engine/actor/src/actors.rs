@@ -445,7 +445,9 @@ impl<W: World> Actor<W> {
     }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+/// What a caught panic says, for a [`Failure::Bug`].
+#[must_use]
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into())
 }

@@ -2,7 +2,6 @@
 //! the other side becomes.
 
 use std::{
-    any::Any,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
@@ -11,7 +10,7 @@ use std::{
 };
 
 use tokio::runtime::Handle;
-use wasmkeep_actor::Failure;
+use wasmkeep_actor::{Failure, panic_text};
 use wasmtime_wasi::I32Exit;
 
 /// Panics of the host caught at the event boundary since the process started. Expected to stay 0.
@@ -46,11 +45,6 @@ pub(crate) fn poll_guarded<F: Future>(
 pub(crate) async fn guarded<F: Future>(timers: &Handle, future: F) -> Result<F::Output, Failure> {
     let mut future = pin!(future);
     poll_fn(|cx| poll_guarded(timers, future.as_mut(), cx)).await
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
 }
 
 /// What a trap says, in one line and without the stack.

@@ -38,9 +38,6 @@ const OTHER_FILES: u64 = 128;
 /// Descriptors of a resident actor: its database and its WAL.
 const FILES_PER_ACTOR: u64 = 2;
 
-/// Room of one shard's inbox.
-const INBOX_MESSAGES: usize = crate::runtime::mesh::INBOX_MESSAGES;
-
 /// Why a node does not start. One sentence each.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
@@ -298,7 +295,7 @@ fn seats(
     admission: &Admission,
     report: &flume::Sender<(usize, Arc<Stats>)>,
 ) -> (Vec<flume::Sender<Control>>, Vec<Place>) {
-    let endpoints = mesh(state.shards, INBOX_MESSAGES);
+    let endpoints = mesh(state.shards, mesh::INBOX_MESSAGES);
     endpoints
         .into_iter()
         .zip(listeners)
