@@ -42,7 +42,7 @@ fn object(json: &Json) -> Option<Value> {
 
 fn hex(digits: &str) -> Option<Vec<u8>> {
     let nibbles: Option<Vec<u32>> = digits.chars().map(|digit| digit.to_digit(16)).collect();
-    let nibbles = nibbles.filter(|nibbles| nibbles.len().is_multiple_of(2))?;
+    let nibbles = nibbles.filter(|nibbles| nibbles.len() % 2 == 0)?;
     nibbles.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).ok()).collect()
 }
 
