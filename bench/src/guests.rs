@@ -89,7 +89,7 @@ pub(crate) async fn received(answer: AnswerReceiver) -> usize {
 /// When it is not a whole 200, or the instance cannot be used again.
 pub async fn exchange(instance: &mut Instance, method: &str, path: &str) -> usize {
     let (event, answer) = event(method, path);
-    let (end, bytes) = futures::join!(instance.deliver(event), received(answer));
+    let (end, bytes) = futures::join!(instance.deliver(event.into()), received(answer));
     assert_eq!(end, TurnEnd::Ready);
     bytes
 }

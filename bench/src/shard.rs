@@ -134,7 +134,7 @@ async fn serve(
                 }
             };
             let (event, answer) = event(method, "/");
-            actors.dispatch(&id, event);
+            actors.dispatch(&id, event.into());
             received(answer).await;
         }
         // Whoever asked may have given up.

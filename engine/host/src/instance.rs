@@ -1,16 +1,21 @@
 //! A live instance: made from a [`Version`], then entered for one event after another.
 
+use std::sync::Arc;
+
 use http::{HeaderValue, header};
 use tokio::{runtime::Handle, sync::oneshot};
 use wasmkeep_actor::{Failure, Guest, InitError, TurnEnd};
-use wasmtime::{PoolConcurrencyLimitError, Store, UpdateDeadline, component::TypedFunc};
+use wasmtime::{
+    PoolConcurrencyLimitError, Store, UpdateDeadline,
+    component::{self, TypedFunc},
+};
 use wasmtime_wasi_http::{WasiHttpView, p2::bindings::http::types::Scheme};
 
 use crate::{
     boundary::{guarded, trap},
-    event::{HttpEvent, RequestBody, Revocation},
+    event::{ActorEvent, HttpEvent, RequestBody, Revocation},
     headers,
-    load::{HandleParams, InitResults, Version},
+    load::{HandleParams, Loaded, Version},
     state::{ActorState, Setting},
     turn::{self, Reply, SliceEnded},
 };
@@ -34,14 +39,15 @@ pub enum InstantiateError {
 ///
 /// It is made, used and dropped on one thread.
 pub struct Instance {
-    store: Store<ActorState>,
+    pub(crate) store: Store<ActorState>,
+    pub(crate) instance: component::Instance,
+    pub(crate) loaded: Arc<Loaded>,
     handle: TypedFunc<HandleParams, ()>,
-    on_init: Option<TypedFunc<(), InitResults>>,
-    timers: Handle,
+    pub(crate) timers: Handle,
     slice_ended: SliceEnded,
     /// False while an event runs and after one that did not end well: wasmtime's stores must not be entered
     /// again after a trap or a dropped call.
-    sound: bool,
+    pub(crate) sound: bool,
 }
 
 /// Linear memory of an instance, in bytes, as the guest sees it; pages it never touched included.
@@ -74,11 +80,8 @@ impl Version {
             .map_err(|error| instantiate_error(&error))?;
         let failed = |error: wasmtime::Error| InstantiateError::Failed(format!("{error:#}"));
         let handle = instance.get_typed_func(&mut store, loaded.handle).map_err(failed)?;
-        let on_init = match loaded.on_init {
-            Some(hook) => Some(instance.get_typed_func(&mut store, hook).map_err(failed)?),
-            None => None,
-        };
-        Ok(Instance { store, handle, on_init, timers, slice_ended, sound: true })
+        let loaded = Arc::clone(&self.0);
+        Ok(Instance { store, instance, loaded, handle, timers, slice_ended, sound: true })
     }
 }
 
@@ -93,7 +96,7 @@ fn instantiate_error(error: &wasmtime::Error) -> InstantiateError {
 }
 
 impl Instance {
-    fn enter(&mut self) -> Result<(), Failure> {
+    pub(crate) fn enter(&mut self) -> Result<(), Failure> {
         if !std::mem::replace(&mut self.sound, false) {
             return Err(Failure::Bug("the instance was entered again after it failed".to_owned()));
         }
@@ -119,7 +122,7 @@ impl Instance {
     }
 
     /// Takes back what belongs to the event alone.
-    fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         let state = self.store.data_mut();
         state.caller = None;
         state.log.flush();
@@ -137,35 +140,29 @@ struct Admitted {
 }
 
 impl Guest for Instance {
-    type Event = HttpEvent;
+    type Event = ActorEvent;
 
     fn has_init(&self) -> bool {
-        self.on_init.is_some()
+        self.loaded.exports.init.is_some()
     }
 
     async fn init(&mut self) -> Result<(), InitError> {
-        let Some(hook) = self.on_init else { return Ok(()) };
-        self.enter().map_err(InitError::Poisoned)?;
-        let log = self.store.data().log.clone();
-        let ended = guarded(&self.timers, hook.call_async(&mut self.store, ())).await;
-        self.leave();
-        match ended {
-            Ok(Ok((result,))) => {
-                self.sound = true;
-                result.map_err(|reason| {
-                    log.failure("on-init failed", &reason);
-                    InitError::Refused(reason)
-                })
-            }
-            Ok(Err(error)) => {
-                log.failure("on-init trapped", &format_args!("{error:?}"));
-                Err(InitError::Poisoned(trap(&error)))
-            }
-            Err(failure) => Err(InitError::Poisoned(failure)),
-        }
+        self.on_init().await
     }
 
-    async fn deliver(&mut self, event: HttpEvent) -> TurnEnd {
+    async fn deliver(&mut self, event: ActorEvent) -> TurnEnd {
+        match event {
+            ActorEvent::Http(event) => self.on_request(event).await,
+            ActorEvent::Alarm(event) => self.on_alarm(event).await,
+            ActorEvent::SocketOpen(event) => self.on_socket_open(event).await,
+            ActorEvent::SocketMessage(event) => self.on_socket_message(event).await,
+            ActorEvent::SocketClose(event) => self.on_socket_close(event).await,
+        }
+    }
+}
+
+impl Instance {
+    async fn on_request(&mut self, event: HttpEvent) -> TurnEnd {
         let HttpEvent { request, caller, answer } = event;
         let method = request.method().clone();
         let admitted = self.enter().and_then(|()| {

@@ -1,5 +1,5 @@
 //! Runs WebAssembly components as actors: loading and compiled-code cache, the imports of the guest contract,
-//! WASI, limits, and one HTTP event from its request to the end of its response.
+//! WASI, limits, and one event after another: a request to the end of its response, or a hook.
 //!
 //! It does not know threads, sockets or the network: whoever owns an [`Instance`] polls its futures on one
 //! thread and calls [`Runtime::advance_epoch`] now and then. It does not decide when an actor lives, which
@@ -11,6 +11,7 @@ mod boundary;
 mod cache;
 mod event;
 mod headers;
+mod hooks;
 mod imports;
 mod instance;
 mod load;
@@ -20,9 +21,11 @@ mod state;
 mod timers;
 mod turn;
 
+pub use bindings::websockets::{Acceptance, Message};
 pub use boundary::bugs_caught;
 pub use event::{
-    AnswerReceiver, AnswerSender, Cut, HttpEvent, Mistake, RequestBody, RequestBodyError, ResponseBody,
+    ActorEvent, AlarmAnswer, AlarmEvent, AnswerReceiver, AnswerSender, Cut, HttpAnswer, HttpEvent, Mistake,
+    OpenAnswer, RequestBody, RequestBodyError, ResponseBody, SocketClose, SocketMessage, SocketOpen, Ticket,
     Unanswered,
 };
 pub use instance::{Instance, InstantiateError, instance_memory_bytes};

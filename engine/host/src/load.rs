@@ -93,14 +93,44 @@ pub(crate) enum Kind {
 
 pub(crate) type HandleParams = (Resource<HostIncomingRequest>, Resource<HostResponseOutparam>);
 pub(crate) type InitResults = (Result<(), String>,);
+pub(crate) type AlarmParams = (u64, u32);
+pub(crate) type AlarmResults = (Result<(), String>,);
+pub(crate) type OpenParams = (u64, String, Vec<(String, Vec<u8>)>);
+pub(crate) type OpenResults = (Result<Acceptance, u16>,);
+pub(crate) type MessageParams = (u64, Message);
+pub(crate) type CloseParams = (u64, u16, String);
 
 pub(crate) struct Loaded {
     pub(crate) shared: Arc<Shared>,
     pub(crate) pre: InstancePre<ActorState>,
     pub(crate) handle: ComponentExportIndex,
-    pub(crate) on_init: Option<ComponentExportIndex>,
+    pub(crate) exports: HookExports,
     id: String,
     hooks: Hooks,
+}
+
+/// Where the hooks a component has are to be found.
+#[derive(Default)]
+pub(crate) struct HookExports {
+    pub(crate) init: Option<ComponentExportIndex>,
+    pub(crate) alarm: Option<ComponentExportIndex>,
+    pub(crate) websocket_open: Option<ComponentExportIndex>,
+    pub(crate) websocket_message: Option<ComponentExportIndex>,
+    pub(crate) websocket_close: Option<ComponentExportIndex>,
+}
+
+impl HookExports {
+    /// `hooks` have passed their type checks.
+    fn find(component: &Component, hooks: Hooks) -> Self {
+        let find = |there: bool, name| there.then(|| component.get_export_index(None, name)).flatten();
+        Self {
+            init: find(hooks.init, "on-init"),
+            alarm: find(hooks.alarm, "on-alarm"),
+            websocket_open: find(hooks.websocket_open, "on-websocket-open"),
+            websocket_message: find(hooks.websocket_message, "on-websocket-message"),
+            websocket_close: find(hooks.websocket_close, "on-websocket-close"),
+        }
+    }
 }
 
 /// One component, compiled, checked and linked: what instances are made of. Cheap to clone.
@@ -148,9 +178,9 @@ pub(crate) fn load(
     let linked = linker.substituted_component_type(&component).map_err(import_error)?;
     let handle = check_handler(shared, &component, &linked)?;
     let hooks = if kind == Kind::Actor { check_hooks(shared, &linked)? } else { Hooks::default() };
-    let on_init = if hooks.init { component.get_export_index(None, "on-init") } else { None };
+    let exports = HookExports::find(&component, hooks);
     let id = digest[..ID_DIGITS].to_owned();
-    Ok(Version(Arc::new(Loaded { shared: Arc::clone(shared), pre, handle, on_init, id, hooks })))
+    Ok(Version(Arc::new(Loaded { shared: Arc::clone(shared), pre, handle, exports, id, hooks })))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -244,22 +274,21 @@ fn check_handler(
 }
 
 fn check_hooks(shared: &Shared, linked: &types::Component) -> Result<Hooks, LoadError> {
-    type OpenParams = (u64, String, Vec<(String, Vec<u8>)>);
     let export = |name| linked.get_export(&shared.engine, name).map(|export| export.ty);
     Ok(Hooks {
         init: check_hook::<(), InitResults>(linked, "on-init", export("on-init"))?,
-        alarm: check_hook::<(u64, u32), (Result<(), String>,)>(linked, "on-alarm", export("on-alarm"))?,
-        websocket_open: check_hook::<OpenParams, (Result<Acceptance, u16>,)>(
+        alarm: check_hook::<AlarmParams, AlarmResults>(linked, "on-alarm", export("on-alarm"))?,
+        websocket_open: check_hook::<OpenParams, OpenResults>(
             linked,
             "on-websocket-open",
             export("on-websocket-open"),
         )?,
-        websocket_message: check_hook::<(u64, Message), ()>(
+        websocket_message: check_hook::<MessageParams, ()>(
             linked,
             "on-websocket-message",
             export("on-websocket-message"),
         )?,
-        websocket_close: check_hook::<(u64, u16, String), ()>(
+        websocket_close: check_hook::<CloseParams, ()>(
             linked,
             "on-websocket-close",
             export("on-websocket-close"),

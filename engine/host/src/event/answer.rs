@@ -1,4 +1,4 @@
-//! A single-use channel for the answer of an event. Several may hold the sending end (the event, and the
+//! A single-use channel for the answer of an event, whatever it answers with. Several may hold the sending end (the event, and the
 //! ticket its actor keeps); the first to answer wins, and when the last goes without answering the receiver
 //! learns that too.
 
@@ -44,9 +44,15 @@ pub enum Mistake {
     /// It returned, or dropped the body, without finishing it.
     #[error("the actor did not finish its response body")]
     BodyUnfinished,
+    /// An event for a hook that its component does not export.
+    #[error("the actor has no hook {0}")]
+    NoHook(&'static str),
 }
 
-/// Why there is no response.
+/// What an HTTP request is answered with.
+pub type HttpAnswer = http::Response<ResponseBody>;
+
+/// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
     /// Nothing of it ran; it may be sent again (503).
@@ -63,33 +69,29 @@ pub enum Unanswered {
     Dropped,
 }
 
-type Answer = Result<http::Response<ResponseBody>, Unanswered>;
-
-#[derive(Default)]
-enum State {
-    #[default]
+enum State<T> {
     Waiting,
     Polled(Waker),
-    Answered(Answer),
+    Answered(Result<T, Unanswered>),
     /// Given to the receiver.
     Taken,
     /// The receiver is gone.
     Abandoned,
 }
 
-struct Slot {
-    state: Mutex<State>,
+struct Slot<T> {
+    state: Mutex<State<T>>,
     /// Sending ends still held.
     senders: AtomicUsize,
 }
 
-impl Slot {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl<T> Slot<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
         // Nothing that panics runs under this lock; even if it did, the state is whole at every step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(&self, answer: Answer) -> bool {
+    fn answer(&self, answer: Result<T, Unanswered>) -> bool {
         let mut state = self.state();
         match &*state {
             State::Waiting | State::Polled(_) => {
@@ -105,17 +107,17 @@ impl Slot {
     }
 }
 
-pub(super) fn channel() -> (AnswerSender, AnswerReceiver) {
+pub(super) fn channel<T>() -> (AnswerSender<T>, AnswerReceiver<T>) {
     let slot = Arc::new(Slot { state: Mutex::new(State::Waiting), senders: AtomicUsize::new(1) });
     (AnswerSender(Arc::clone(&slot)), AnswerReceiver(slot))
 }
 
 /// The way to answer an event. Clones answer the same one.
-pub struct AnswerSender(Arc<Slot>);
+pub struct AnswerSender<T = HttpAnswer>(Arc<Slot<T>>);
 
-impl AnswerSender {
+impl<T> AnswerSender<T> {
     /// Answers, unless it was answered before or nobody waits any more. Says whether it did.
-    pub fn send(&self, answer: Result<http::Response<ResponseBody>, Unanswered>) -> bool {
+    pub fn send(&self, answer: Result<T, Unanswered>) -> bool {
         self.0.answer(answer)
     }
 
@@ -126,14 +128,14 @@ impl AnswerSender {
     }
 }
 
-impl Clone for AnswerSender {
+impl<T> Clone for AnswerSender<T> {
     fn clone(&self) -> Self {
         self.0.senders.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(&self.0))
     }
 }
 
-impl Drop for AnswerSender {
+impl<T> Drop for AnswerSender<T> {
     fn drop(&mut self) {
         if self.0.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.answer(Err(Unanswered::Dropped));
@@ -141,17 +143,17 @@ impl Drop for AnswerSender {
     }
 }
 
-impl fmt::Debug for AnswerSender {
+impl<T> fmt::Debug for AnswerSender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AnswerSender").finish_non_exhaustive()
     }
 }
 
 /// Resolves to the answer, once. Dropping it says that nobody waits for the answer any more.
-pub struct AnswerReceiver(Arc<Slot>);
+pub struct AnswerReceiver<T = HttpAnswer>(Arc<Slot<T>>);
 
-impl Future for AnswerReceiver {
-    type Output = Result<http::Response<ResponseBody>, Unanswered>;
+impl<T> Future for AnswerReceiver<T> {
+    type Output = Result<T, Unanswered>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.0.state();
@@ -169,7 +171,7 @@ impl Future for AnswerReceiver {
     }
 }
 
-impl Drop for AnswerReceiver {
+impl<T> Drop for AnswerReceiver<T> {
     fn drop(&mut self) {
         // What it replaces may hold a response whose drop locks its own pipe: outside this lock.
         let before = mem::replace(&mut *self.0.state(), State::Abandoned);
@@ -177,7 +179,7 @@ impl Drop for AnswerReceiver {
     }
 }
 
-impl fmt::Debug for AnswerReceiver {
+impl<T> fmt::Debug for AnswerReceiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AnswerReceiver").finish_non_exhaustive()
     }

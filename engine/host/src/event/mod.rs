@@ -1,67 +1,97 @@
-//! One HTTP request on its way to an actor, and its answer on the way back. Both ends may live on different
+//! What arrives for an actor, on its way there, and its answer on the way back. Both ends may live on different
 //! threads: a connection may belong to another shard than the actor.
 
 mod answer;
 mod body;
+mod hook;
+mod request;
 
-use std::sync::Arc;
-
-pub use answer::{AnswerReceiver, AnswerSender, Mistake, Unanswered};
+pub use answer::{AnswerReceiver, AnswerSender, HttpAnswer, Mistake, Unanswered};
 #[cfg(test)]
 pub(crate) use body::ReaderGone;
 pub(crate) use body::{BodyWriter, Revocation, response_pipe};
 pub use body::{Cut, RequestBody, RequestBodyError, ResponseBody};
+pub use hook::{AlarmAnswer, AlarmEvent, OpenAnswer, SocketClose, SocketMessage, SocketOpen};
+pub use request::HttpEvent;
 use wasmkeep_actor::{Event, Failure, Refusal};
 
-/// A request for an actor, and the one chance to answer it.
+/// One event of an actor.
 #[derive(Debug)]
-pub struct HttpEvent {
-    pub(crate) request: http::Request<RequestBody>,
-    pub(crate) caller: Option<Arc<(String, String)>>,
-    pub(crate) answer: AnswerSender,
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all events are requests; a box would cost each of them"
+)]
+pub enum ActorEvent {
+    /// A request from outside or from another actor.
+    Http(HttpEvent),
+    /// The alarm is due.
+    Alarm(AlarmEvent),
+    /// A client asks for a WebSocket.
+    SocketOpen(SocketOpen),
+    /// A whole message came in on a WebSocket.
+    SocketMessage(SocketMessage),
+    /// A WebSocket is gone.
+    SocketClose(SocketClose),
 }
 
-impl HttpEvent {
-    /// Pairs a request with the receiver of its answer. Dropping the receiver, or the body of the response it
-    /// gave, says that the client is gone.
-    #[must_use]
-    pub fn new(request: http::Request<RequestBody>) -> (Self, AnswerReceiver) {
-        let (answer, receiver) = answer::channel();
-        (Self { request, caller: None, answer }, receiver)
-    }
+/// The way to answer an [`ActorEvent`] that its turn did not answer.
+#[derive(Debug)]
+pub enum Ticket {
+    /// Of a request.
+    Http(AnswerSender),
+    /// Of an alarm.
+    Alarm(AnswerSender<AlarmAnswer>),
+    /// Of a socket that would open.
+    SocketOpen(AnswerSender<OpenAnswer>),
+    /// Of a socket's message or end.
+    Socket(AnswerSender<()>),
+}
 
-    /// Names the actor that called, class and name, as `context.caller` will tell it. Only for a caller the
-    /// node has verified (R-CALL-2).
-    #[must_use]
-    pub fn called_by(mut self, class: String, name: String) -> Self {
-        self.caller = Some(Arc::new((class, name)));
-        self
-    }
-
-    /// The request as it will be delivered.
-    #[must_use]
-    pub fn request(&self) -> &http::Request<RequestBody> {
-        &self.request
+impl Ticket {
+    fn refuse(&self, why: Unanswered) {
+        match self {
+            Self::Http(answer) => answer.send(Err(why)),
+            Self::Alarm(answer) => answer.send(Err(why)),
+            Self::SocketOpen(answer) => answer.send(Err(why)),
+            Self::Socket(answer) => answer.send(Err(why)),
+        };
     }
 }
 
-impl Event for HttpEvent {
-    type Ticket = AnswerSender;
+impl Event for ActorEvent {
+    type Ticket = Ticket;
 
-    fn ticket(&self) -> AnswerSender {
-        self.answer.clone()
+    fn ticket(&self) -> Ticket {
+        match self {
+            Self::Http(event) => Ticket::Http(event.answer.clone()),
+            Self::Alarm(event) => Ticket::Alarm(event.answer.clone()),
+            Self::SocketOpen(event) => Ticket::SocketOpen(event.answer.clone()),
+            Self::SocketMessage(event) => Ticket::Socket(event.answer.clone()),
+            Self::SocketClose(event) => Ticket::Socket(event.answer.clone()),
+        }
     }
 
-    fn fail(ticket: AnswerSender, failure: &Failure) {
-        ticket.send(Err(Unanswered::Failed(failure.clone())));
+    fn fail(ticket: Ticket, failure: &Failure) {
+        ticket.refuse(Unanswered::Failed(failure.clone()));
     }
 
     fn refuse(self, refusal: &Refusal) {
-        self.answer.send(Err(Unanswered::Refused(refusal.clone())));
+        self.ticket().refuse(Unanswered::Refused(refusal.clone()));
     }
 
+    /// What came in on a socket is delivered whatever became of the socket since.
     fn is_abandoned(&self) -> bool {
-        self.answer.is_abandoned()
+        match self {
+            Self::Http(event) => event.answer.is_abandoned(),
+            Self::SocketOpen(event) => event.answer.is_abandoned(),
+            Self::Alarm(_) | Self::SocketMessage(_) | Self::SocketClose(_) => false,
+        }
+    }
+}
+
+impl From<HttpEvent> for ActorEvent {
+    fn from(event: HttpEvent) -> Self {
+        Self::Http(event)
     }
 }
 

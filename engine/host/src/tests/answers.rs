@@ -257,13 +257,13 @@ fn a_guest_whose_client_left_sees_its_writes_fail_and_ends() {
     let before_head = {
         let (event, answer) = HttpEvent::new(get("/"));
         drop(answer);
-        block_on(instance.deliver(event))
+        block_on(instance.deliver(event.into()))
     };
     assert_eq!(before_head, TurnEnd::Ready);
     let while_streaming = {
         let (event, answer) = HttpEvent::new(get("/"));
         let leave = async { drop(answer.await.expect("a head")) };
-        block_on(async { futures::join!(instance.deliver(event), leave).0 })
+        block_on(async { futures::join!(instance.deliver(event.into()), leave).0 })
     };
     assert_eq!(while_streaming, TurnEnd::Ready);
 }
@@ -273,7 +273,7 @@ fn a_client_that_does_not_read_holds_the_guest_back() {
     let wasm = responding(200, &[], &many(5 << 20), FINISH);
     let mut instance = kit::instance(&wasm);
     let (event, answer) = HttpEvent::new(get("/"));
-    let mut turn = std::pin::pin!(instance.deliver(event));
+    let mut turn = std::pin::pin!(instance.deliver(event.into()));
     let response = block_on(async {
         // The head arrives; then the guest stops, however often it is polled.
         let response = match futures::future::select(turn.as_mut(), answer).await {
@@ -305,7 +305,7 @@ fn a_body_that_is_not_sent_does_not_hold_the_core() {
         "(loop $more (drop (call $write (local.get $c) (i32.const 131072) (i32.const 4096))) (br $more))";
     let mut instance = kit::instance(&responding(204, &[], endless, FINISH));
     let (event, answer) = HttpEvent::new(get("/"));
-    let mut turn = std::pin::pin!(instance.deliver(event));
+    let mut turn = std::pin::pin!(instance.deliver(event.into()));
     block_on(async {
         for _ in 0..10 {
             assert!(futures::poll!(turn.as_mut()).is_pending());

@@ -220,7 +220,7 @@ fn endless_sql_leaves_the_thread_to_others_and_can_be_dropped() {
     let mut other = self::actor(&running("exec", "CREATE TABLE t (a)"));
     {
         let (event, _answer) = HttpEvent::new(get("/"));
-        let turn = std::pin::pin!(actor.instance.deliver(event));
+        let turn = std::pin::pin!(actor.instance.deliver(event.into()));
         let others = std::pin::pin!(exchange(&mut other.instance, get("/")));
         match block_on(futures::future::select(turn, others)) {
             futures::future::Either::Right(((end, answer), _still_running)) => {

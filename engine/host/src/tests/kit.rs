@@ -299,7 +299,7 @@ pub(crate) async fn exchange(
         }
         Ok(received)
     };
-    futures::join!(instance.deliver(event), receive)
+    futures::join!(instance.deliver(event.into()), receive)
 }
 
 pub(crate) fn get(path: &str) -> http::Request<RequestBody> {

@@ -146,7 +146,7 @@ fn a_spinning_guest_leaves_its_thread_to_others() {
     let (mut busy, mut other) =
         (ticked(&spinning()), kit::instance(&guest.handle(&format!("(call $say (i32.const 200) {text})"))));
     let (event, _answer) = HttpEvent::new(get("/"));
-    let busy_turn = pin!(busy.deliver(event));
+    let busy_turn = pin!(busy.deliver(event.into()));
     let others = pin!(async {
         for _ in 0..20 {
             let (end, answer) = exchange(&mut other, get("/")).await;
@@ -179,7 +179,7 @@ fn an_event_dropped_midway_leaves_nothing_behind() {
         let mut instance = block_on(version.instantiate(kit::setting())).unwrap();
         let (event, answer) = HttpEvent::new(get("/"));
         {
-            let mut turn = pin!(instance.deliver(event));
+            let mut turn = pin!(instance.deliver(event.into()));
             assert!(block_on(async { futures::poll!(turn.as_mut()) }).is_pending());
         }
         assert!(matches!(block_on(answer), Err(Unanswered::Dropped)));
@@ -213,7 +213,7 @@ fn a_slice_that_ends_midway_does_not_split_an_answer_and_many_do_not_hold_it_bac
     let polls_until_head = |turns: &str| {
         let mut instance = ticked(&computing_midway(turns));
         let (event, answer) = HttpEvent::new(get("/"));
-        let mut turn = pin!(instance.deliver(event));
+        let mut turn = pin!(instance.deliver(event.into()));
         let mut answer = pin!(answer);
         block_on(async {
             loop {

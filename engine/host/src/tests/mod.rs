@@ -4,6 +4,7 @@ mod answers;
 mod code_cache;
 mod database;
 mod footprint;
+mod hooks;
 mod init;
 mod kit;
 mod limits;

@@ -154,7 +154,7 @@ fn a_sleeping_event_can_be_dropped() {
     let mut instance = kit::instance(&wasm);
     let (event, _answer) = HttpEvent::new(get("/"));
     {
-        let mut turn = std::pin::pin!(wasmkeep_actor::Guest::deliver(&mut instance, event));
+        let mut turn = std::pin::pin!(wasmkeep_actor::Guest::deliver(&mut instance, event.into()));
         assert!(block_on(async { futures::poll!(turn.as_mut()) }).is_pending());
     }
     drop(instance);
@@ -216,8 +216,9 @@ fn an_actor_knows_who_it_is_and_who_called() {
     let mut instance = kit::instance(&wasm);
     let (event, answer) = HttpEvent::new(get("/"));
     let event = event.called_by("room".into(), "lobby".into());
-    let (_, answer) =
-        block_on(async { futures::join!(wasmkeep_actor::Guest::deliver(&mut instance, event), answer) });
+    let (_, answer) = block_on(async {
+        futures::join!(wasmkeep_actor::Guest::deliver(&mut instance, event.into()), answer)
+    });
     let body = answer.unwrap().into_body();
     let text = String::from_utf8_lossy(body.as_whole().unwrap()).into_owned();
     for word in ["acme", "counter", "a/b", "n1", "v1", "room", "lobby"] {

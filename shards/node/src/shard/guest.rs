@@ -3,7 +3,7 @@
 use std::{cell::Cell, rc::Rc};
 
 use wasmkeep_actor::{Guest, InitError, TurnEnd};
-use wasmkeep_host::{HttpEvent, Instance, instance_memory_bytes};
+use wasmkeep_host::{ActorEvent, Instance, instance_memory_bytes};
 
 /// Linear memory of all instances of a shard, in bytes.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl Drop for MeteredInstance {
 }
 
 impl Guest for MeteredInstance {
-    type Event = HttpEvent;
+    type Event = ActorEvent;
 
     fn has_init(&self) -> bool {
         self.instance.has_init()
@@ -56,7 +56,7 @@ impl Guest for MeteredInstance {
         result
     }
 
-    async fn deliver(&mut self, event: HttpEvent) -> TurnEnd {
+    async fn deliver(&mut self, event: ActorEvent) -> TurnEnd {
         let end = self.instance.deliver(event).await;
         self.measure();
         end

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::future::{Either, select};
 use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts, uri::PathAndQuery};
 use wasmkeep_actor::{Actors, Event, Failure, Guest, Limits};
-use wasmkeep_host::{HttpEvent, RequestBody, ResponseBody, Unanswered};
+use wasmkeep_host::{ActorEvent, HttpEvent, RequestBody, ResponseBody, Unanswered};
 use wasmkeep_protocol::{ActorClass, ActorId, access::Decision, headers, placement::shard_of};
 
 use self::{
@@ -36,7 +36,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// What shards send each other.
 pub(crate) enum Message {
     /// An event for an actor of the receiving shard. Boxed, so that an inbox's places are small.
-    Event(Box<(ActorId, HttpEvent)>),
+    Event(Box<(ActorId, ActorEvent)>),
     /// A connection whose requests belong to the receiving shard.
     Connection(front::Handover),
     /// Bring the gauges up to date, then drop this.
@@ -82,7 +82,7 @@ impl Shard {
     }
 
     /// Hands an event to an actor of this shard.
-    pub(crate) fn dispatch(self: &Rc<Self>, id: &ActorId, event: HttpEvent) {
+    pub(crate) fn dispatch(self: &Rc<Self>, id: &ActorId, event: ActorEvent) {
         self.actors.dispatch(id, event);
         self.keep_sweeping();
     }
@@ -145,14 +145,14 @@ impl Shard {
         let owner = shard_of(id.hash(), self.context.count);
         if owner == self.context.index {
             let (event, answer) = HttpEvent::new(for_guest(parts, &target, body::local(request_body)));
-            self.dispatch(id, event);
+            self.dispatch(id, event.into());
             return answer.await.unwrap_or_else(|why| answer::unanswered(&why));
         }
         let (guest_body, moving) = body::remote(request_body);
         *pump = moving;
         let (event, answer) = HttpEvent::new(for_guest(parts, &target, guest_body));
         self.metrics.hops.inc();
-        let message = Message::Event(Box::new((id.clone(), event)));
+        let message = Message::Event(Box::new((id.clone(), event.into())));
         if let Err(error) = self.endpoint.send(owner, message, MESH_WAIT, &self.context.sleeper).await {
             return answer::retry_later(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
         }
@@ -186,13 +186,14 @@ impl Shard {
         };
         let target = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
         let (event, answer) = HttpEvent::new(for_guest(parts, &target, body::local(request_body)));
+        let event = ActorEvent::from(event);
         let ticket = event.ticket();
         let wall_clock = self.node.limits.event_wall_clock;
         let limit = self.context.sleeper.sleep(wall_clock);
         // A task of its own: the response body streams on after this function has answered.
         let work = async move {
             if let Either::Right(_) = select(pin!(instance.deliver(event)), pin!(limit)).await {
-                HttpEvent::fail(ticket, &Failure::TimeLimit(wall_clock));
+                ActorEvent::fail(ticket, &Failure::TimeLimit(wall_clock));
             }
         };
         let label = Label::new("the stateless component");
