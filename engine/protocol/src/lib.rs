@@ -5,8 +5,11 @@
 pub mod access;
 pub mod call_signature;
 pub mod headers;
+pub mod history;
 pub mod limits;
 pub mod names;
+pub mod object_keys;
 pub mod placement;
+pub mod replication;
 
 pub use names::{ActorClass, ActorId, ActorName, NameError, NodeId, Tenant};

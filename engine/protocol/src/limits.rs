@@ -41,3 +41,56 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Client connections of a node (default of `--max-connections`, R-FLAG-2).
 pub const CONNECTIONS_MAX: usize = 10_000;
+
+/// Mebibyte, the unit the bucket's time limits count in: a second for each one begun.
+pub const MIB: u64 = 1 << 20;
+
+/// Time the first attempt of an upload, or one try of a restore read, has before its size is counted (R-REPL-2,
+/// R-RST-2).
+pub const ATTEMPT_BASE: Duration = Duration::from_secs(5);
+
+/// Time a whole upload has before its size is counted, all attempts together (R-REPL-2).
+pub const UPLOAD_BASE: Duration = Duration::from_secs(20);
+
+/// Attempts of one upload (R-REPL-2).
+pub const UPLOAD_ATTEMPTS_MAX: u32 = 3;
+
+/// Longest attempt of a periodic snapshot, whatever its size: the actor is held meanwhile (R-REPL-3).
+pub const SNAPSHOT_ATTEMPT_MAX: Duration = Duration::from_secs(10);
+
+/// Uploads after which a snapshot is due (R-REPL-1).
+pub const SNAPSHOT_UPLOADS: u64 = 64;
+
+/// Writes between a failed periodic snapshot and the next try, by how many failed in a row; the last goes on
+/// (R-REPL-3).
+pub const SNAPSHOT_RETRY_WRITES: [u64; 3] = [1, 8, 64];
+
+/// Least time between two tries of a periodic snapshot (R-REPL-3).
+pub const SNAPSHOT_RETRY_PAUSE: Duration = Duration::from_secs(30);
+
+/// Reads that all restores of a node have in flight together (R-BKT-3).
+pub const RESTORE_READS_MAX: usize = 32;
+
+/// Bytes that all restores of a node have in flight together (R-BKT-3). One larger object goes alone.
+pub const RESTORE_BYTES_MAX: u64 = 256 << 20;
+
+/// Reads that one restore has in flight or waits to have (R-RST-1).
+pub const RESTORE_READS_PER_ACTOR: usize = 8;
+
+/// Tries of one file's read in one restore (R-RST-2).
+pub const RESTORE_TRIES_MAX: u32 = 3;
+
+/// Pauses before a restore read is sent again after an error (R-RST-2).
+pub const RESTORE_PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
+
+/// Time one restore may wait for the bucket before its size and files are counted (R-RST-3).
+pub const RESTORE_BASE: Duration = Duration::from_secs(30);
+
+/// Files that add a second to a restore's time (R-RST-3).
+pub const RESTORE_FILES_PER_SECOND: u64 = 8;
+
+/// Longest time a listing goes on without a key (R-RST-3).
+pub const LISTING_SILENCE: Duration = Duration::from_secs(5);
+
+/// Time history stays in the bucket before it may be collected (default of `--history-retention-secs`, R-HIST-1).
+pub const HISTORY_RETENTION: Duration = Duration::from_secs(3600);
