@@ -14,6 +14,7 @@
 //! file never reaches a database.
 
 mod apply;
+mod changes;
 mod checksum;
 mod compact;
 mod decode;
@@ -25,6 +26,7 @@ mod name;
 mod page_size;
 
 pub use apply::{ApplyError, MemoryPages, MemoryPagesError, PageStore, apply, database_checksum};
+pub use changes::{Changes, NotNext};
 pub use checksum::{Checksum, MissingFlag, PageChecksums, page_checksum};
 pub use compact::{CompactError, CompactOptions, Tracking, compact};
 pub use decode::{DecodeError, File, Pages, Verified, Verifier};

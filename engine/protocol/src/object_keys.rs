@@ -38,7 +38,8 @@ mod tests {
         let tenant: Tenant = "acme".parse().unwrap();
         let file = HistoryFile::snapshot(3, Point { txid: 10, checksum: 0x8000_0000_0000_0005 });
         let name = "0000000000000003/0000000000000001-000000000000000a-0000000000000000-8000000000000005.ltx";
-        for (actor_name, segment) in [("lobby", "lobby"), ("a/b", "a%2Fb"), ("..x", "%2E%2Ex"), ("%61", "%2561")]
+        for (actor_name, segment) in
+            [("lobby", "lobby"), ("a/b", "a%2Fb"), ("..x", "%2E%2Ex"), ("%61", "%2561")]
         {
             let folder = history_folder(&tenant, &actor(actor_name));
             assert_eq!(folder, format!("actors/acme/room/{segment}/wal/"));
@@ -51,7 +52,8 @@ mod tests {
     #[test]
     fn the_longest_names_give_keys_that_stores_take() {
         let tenant: Tenant = "t".repeat(64).parse().unwrap();
-        let actor = ActorId { class: "c".repeat(64).parse().unwrap(), name: "ä".repeat(128).parse().unwrap() };
+        let actor =
+            ActorId { class: "c".repeat(64).parse().unwrap(), name: "ä".repeat(128).parse().unwrap() };
         let key = history_file(&history_folder(&tenant, &actor), &HistoryFile::deletion(1, 1));
         assert!(key.len() <= 512, "{} bytes", key.len());
     }

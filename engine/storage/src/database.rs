@@ -19,6 +19,7 @@ use futures::channel::oneshot;
 use wasmkeep_protocol::limits::ACTOR_STORAGE_BYTES;
 
 use crate::{
+    capture::Capture,
     checkpoint,
     connection::Connection,
     cursor::{self, Cursor},
@@ -74,6 +75,8 @@ pub struct Database {
     delete: Cell<bool>,
     /// The version whose `on-init` has run, once it was read.
     pub(crate) version: RefCell<Option<Option<String>>>,
+    /// Commits that are being kept track of, for a copy elsewhere.
+    pub(crate) capture: RefCell<Option<Capture>>,
 }
 
 impl fmt::Debug for Database {
@@ -103,6 +106,7 @@ impl Database {
             away: RefCell::new(None),
             delete: Cell::new(false),
             version: RefCell::new(None),
+            capture: RefCell::new(None),
         })
     }
 
@@ -332,10 +336,21 @@ impl Database {
     /// [`Error::Refused`] while a transaction or a cursor is open; else what SQLite says, and the WAL keeps
     /// what it has. A failed sync poisons the database.
     pub async fn checkpoint(&self, offload: &dyn Offload) -> Result<(), Error> {
+        self.read_commits().await?;
+        self.elsewhere(offload, "the checkpoint", checkpoint::run).await
+    }
+
+    /// Does blocking `work` with the connection on another thread; statements wait until it is home again.
+    pub(crate) async fn elsewhere<T: Send + 'static>(
+        &self,
+        offload: &dyn Offload,
+        what: &str,
+        work: impl FnOnce(&Connection, &Durability) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
         self.home().await;
         let connection = self.here()?;
         if connection.in_transaction() || !connection.cursors.borrow().is_empty() {
-            return Err(Error::refused("no checkpoint while a transaction or a cursor is open"));
+            return Err(Error::refused(format!("{what} has to wait: a transaction or a cursor is open")));
         }
         let result = Arc::new(Mutex::new(None));
         let (leaving, back) = oneshot::channel();
@@ -344,7 +359,7 @@ impl Database {
             let (connection, durability) = (Arc::clone(&self.connection), Arc::clone(&self.durability));
             let result = Arc::clone(&result);
             move || {
-                let done = checkpoint::run(&connection, &durability);
+                let done = work(&connection, &durability);
                 *result.lock().expect("held for an assignment only") = Some(done);
                 drop(connection);
                 let _ = leaving.send(());
@@ -353,7 +368,7 @@ impl Database {
         offload.offload(Box::new(work));
         self.home().await;
         let done = result.lock().expect("held for an assignment only").take();
-        done.unwrap_or_else(|| Err(Error::refused("the checkpoint was given up by the thread pool")))
+        done.unwrap_or_else(|| Err(Error::refused(format!("{what} was given up by the thread pool"))))
     }
 
     /// Closes the database off the shard, with a checkpoint first if the WAL is long.

@@ -16,6 +16,7 @@
 //! tokenizer and the JSON functions in the length of one value. The limits bound those; all else gives the core
 //! back within its slice and a few steps.
 
+mod capture;
 mod checkpoint;
 mod connection;
 mod cursor;
@@ -36,6 +37,7 @@ mod run;
 mod settings;
 mod statement;
 mod value;
+mod wal;
 
 pub use cursor::Cursor;
 pub use database::{Config, Database, EventEnd};

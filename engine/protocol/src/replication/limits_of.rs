@@ -90,10 +90,17 @@ mod tests {
     // R-REPL-3
     #[test]
     fn a_periodic_snapshot_has_one_attempt_of_ten_seconds_at_most() {
-        for (bytes, attempt, limit) in
-            [(100, 1, Some(secs(6))), (3 * MIB, 1, Some(secs(8))), (1 << 30, 1, Some(secs(10))), (100, 2, None)]
-        {
-            assert_eq!(Upload::PeriodicSnapshot.attempt_limit(bytes, attempt, ZERO), limit, "{bytes} {attempt}");
+        for (bytes, attempt, limit) in [
+            (100, 1, Some(secs(6))),
+            (3 * MIB, 1, Some(secs(8))),
+            (1 << 30, 1, Some(secs(10))),
+            (100, 2, None),
+        ] {
+            assert_eq!(
+                Upload::PeriodicSnapshot.attempt_limit(bytes, attempt, ZERO),
+                limit,
+                "{bytes} {attempt}"
+            );
         }
     }
 
@@ -108,7 +115,8 @@ mod tests {
     // R-RST-3
     #[test]
     fn a_restore_has_thirty_seconds_with_its_size_and_its_files() {
-        for (bytes, files, limit) in [(0, 1, 31), (900_000, 64, 39), (1 << 30, 64, 30 + 1024 + 8), (0, 9, 32)] {
+        for (bytes, files, limit) in [(0, 1, 31), (900_000, 64, 39), (1 << 30, 64, 30 + 1024 + 8), (0, 9, 32)]
+        {
             assert_eq!(restore_limit(bytes, files), secs(limit), "{bytes} bytes, {files} files");
         }
     }

@@ -101,7 +101,11 @@ mod tests {
             (secs(1), vec![64, 94, 124, 188]),
             (secs(5), vec![64, 70, 78, 142, 206]),
         ] {
-            assert_eq!(tries(&mut SnapshotSchedule::new(0), 210, between), wanted, "{between:?} between writes");
+            assert_eq!(
+                tries(&mut SnapshotSchedule::new(0), 210, between),
+                wanted,
+                "{between:?} between writes"
+            );
         }
     }
 

@@ -1,6 +1,7 @@
 //! What an actor's database promises, checked through its public interface.
 
 mod bench;
+mod capture;
 mod durable;
 mod events;
 mod files;
