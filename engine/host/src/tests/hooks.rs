@@ -8,14 +8,8 @@ use crate::{
 
 const ALARM: &str = "include wasmkeep:actor/hook-alarm@0.2.0;";
 
-/// Spelled out: two worlds that name the same types cannot both be included.
-const SOCKETS: &str = "
-    use wasmkeep:actor/websockets@0.2.0.{socket-id, message, acceptance};
-    use wasmkeep:actor/actors@0.2.0.{headers};
-    export on-websocket-open: func(socket: socket-id, path-with-query: string, headers: headers)
-        -> result<acceptance, u16>;
-    export on-websocket-message: func(socket: socket-id, message: message);
-    export on-websocket-close: func(socket: socket-id, code: u16, reason: string);";
+const SOCKETS: &str = "include wasmkeep:actor/hook-websocket-open@0.2.0;
+    include wasmkeep:actor/hook-websocket-message@0.2.0; include wasmkeep:actor/hook-websocket-close@0.2.0;";
 
 /// A guest whose requests are answered with the byte its hooks have left at address 512.
 fn hooked(worlds: &[&str], code: &str) -> Instance {
