@@ -72,10 +72,7 @@ pub mod websocket_open {
     wit_bindgen::generate!({
         path: "../wit",
         world: "hook-websocket-open",
-        with: {
-            "wasmkeep:actor/actors@0.2.0": super::platform::wasmkeep::actor::actors,
-            "wasmkeep:actor/websockets@0.2.0": super::platform::wasmkeep::actor::websockets,
-        },
+        with: { "wasmkeep:actor/websockets@0.2.0": super::platform::wasmkeep::actor::websockets },
         pub_export_macro: true,
         export_macro_name: "export_websocket_open",
         default_bindings_module: "wasmkeep_sdk::bindings::websocket_open",
@@ -103,7 +100,6 @@ pub mod websocket_close {
     wit_bindgen::generate!({
         path: "../wit",
         world: "hook-websocket-close",
-        with: { "wasmkeep:actor/websockets@0.2.0": super::platform::wasmkeep::actor::websockets },
         pub_export_macro: true,
         export_macro_name: "export_websocket_close",
         default_bindings_module: "wasmkeep_sdk::bindings::websocket_close",
