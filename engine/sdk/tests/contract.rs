@@ -83,18 +83,21 @@ fn the_hooks_of_the_whole_world_have_the_types_of_their_own_worlds() {
     }
 }
 
-/// A type's name without the world that uses it, or its structure when it has none.
+/// A record's or variant's name, and the structure of anything else: an alias is what it stands for.
 fn type_name(resolve: &Resolve, of: &wit_parser::Type) -> String {
-    match of {
-        wit_parser::Type::Id(id) => match (&resolve.types[*id].name, &resolve.types[*id].kind) {
-            (Some(name), _) => name.clone(),
-            (None, wit_parser::TypeDefKind::Result(result)) => {
-                let part = |part: Option<wit_parser::Type>| part.map(|part| type_name(resolve, &part));
-                format!("result<{:?}, {:?}>", part(result.ok), part(result.err))
-            }
-            (None, kind) => format!("{kind:?}"),
-        },
-        plain => format!("{plain:?}"),
+    use wit_parser::TypeDefKind as Kind;
+    let wit_parser::Type::Id(id) = of else { return format!("{of:?}") };
+    let part = |part: &Option<wit_parser::Type>| part.map(|part| type_name(resolve, &part));
+    let definition = &resolve.types[*id];
+    match &definition.kind {
+        Kind::Type(alias) => type_name(resolve, alias),
+        Kind::List(item) => format!("list<{}>", type_name(resolve, item)),
+        Kind::Tuple(tuple) => {
+            let parts: Vec<_> = tuple.types.iter().map(|item| type_name(resolve, item)).collect();
+            format!("tuple<{}>", parts.join(", "))
+        }
+        Kind::Result(result) => format!("result<{:?}, {:?}>", part(&result.ok), part(&result.err)),
+        kind => definition.name.clone().unwrap_or_else(|| format!("{kind:?}")),
     }
 }
 
