@@ -16,6 +16,7 @@ fn setting(timers: &Timers) -> Setting {
         database: None,
         offload: Rc::new(Inline),
         env: Arc::default(),
+        calls: None,
         timers: timers.handle(),
     }
 }

@@ -198,6 +198,7 @@ impl World for BenchWorld {
             database: Some(Rc::clone(database)),
             offload: Rc::clone(&self.offload) as Rc<dyn Offload>,
             env: Default::default(),
+            calls: None,
             timers: self.parts.timers.clone(),
         };
         let started = self.parts.version.instantiate(setting).await;

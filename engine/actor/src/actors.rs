@@ -331,8 +331,8 @@ impl<W: World> Actors<W> {
         };
         let refused = |error: wasmkeep_storage::Error| InitError::Refused(error.to_string());
         database.begin_init().map_err(refused)?;
-        let ran =
-            self.within_limit(guest.init()).await.unwrap_or_else(|failure| Err(InitError::Poisoned(failure)));
+        let ran = self.within(self.limits.event_wall_clock, guest.init()).await;
+        let ran = ran.unwrap_or_else(|failure| Err(InitError::Poisoned(failure)));
         if let Err(InitError::Poisoned(failure)) = &ran {
             // Before the transaction is undone: the instance may hold cursors into it.
             body.guest = None;
@@ -353,7 +353,15 @@ impl<W: World> Actors<W> {
             return (TurnEnd::Poisoned(failure), StorageFate::Reopen);
         };
         let began = self.world.now();
-        let end = self.within_limit(guest.deliver(event)).await.unwrap_or_else(TurnEnd::Poisoned);
+        let own_limit = began + self.limits.event_wall_clock;
+        let ends_at = event.deadline().map_or(own_limit, |deadline| deadline.min(own_limit));
+        let Some(limit) = ends_at.checked_sub(began).filter(|limit| !limit.is_zero()) else {
+            // It waited for as long as whoever sent it would. The guest is not entered.
+            <EventOf<W> as Event>::fail(ticket, &Failure::TimeLimit(Duration::ZERO));
+            return (TurnEnd::Ready, StorageFate::Keep);
+        };
+        guest.ends_at(ends_at);
+        let end = self.within(limit, guest.deliver(event)).await.unwrap_or_else(TurnEnd::Poisoned);
         if let TurnEnd::Poisoned(failure) = &end {
             body.guest = None;
             self.world.observe(&actor.id, Happening::Failed(failure));
@@ -387,14 +395,14 @@ impl<W: World> Actors<W> {
         StorageFate::Keep
     }
 
-    /// Ends `work` at the event limit and turns a panic of the host into a failure of this one event.
-    async fn within_limit<T>(&self, work: impl Future<Output = T>) -> Result<T, Failure> {
+    /// Ends `work` at its limit and turns a panic of the host into a failure of this one event.
+    async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Result<T, Failure> {
         let work = pin!(AssertUnwindSafe(work).catch_unwind());
-        let limit = pin!(self.world.sleep(self.limits.event_wall_clock));
-        match select(work, limit).await {
+        let over = pin!(self.world.sleep(limit));
+        match select(work, over).await {
             Either::Left((Ok(done), _)) => Ok(done),
             Either::Left((Err(panic), _)) => Err(Failure::Bug(panic_text(&*panic))),
-            Either::Right(((), _)) => Err(Failure::TimeLimit(self.limits.event_wall_clock)),
+            Either::Right(((), _)) => Err(Failure::TimeLimit(limit)),
         }
     }
 

@@ -78,6 +78,12 @@ pub trait Event: 'static {
 
     /// Whether whoever sent it has left: such an event is dropped instead of run.
     fn is_abandoned(&self) -> bool;
+
+    /// The moment, on the clock of the actor's world, by which whoever sent it wants it ended, when that may be
+    /// earlier than the limit of every event.
+    fn deadline(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// One live instance of an actor's code.
@@ -92,6 +98,9 @@ pub trait Guest: 'static {
 
     /// Runs `on-init`.
     fn init(&mut self) -> impl Future<Output = Result<(), InitError>>;
+
+    /// Told before each event by when it will be ended.
+    fn ends_at(&mut self, _moment: Duration) {}
 
     /// Runs one event to its end, answering it on the way.
     fn deliver(&mut self, event: Self::Event) -> impl Future<Output = TurnEnd>;

@@ -21,6 +21,7 @@ wasmtime::component::bindgen!({
         "wasmkeep:actor/storage.open-cursor": async | trappable,
         "wasmkeep:actor/storage.exec-script": async | trappable,
         "wasmkeep:actor/storage.[method]cursor.next": async | trappable,
+        "wasmkeep:actor/actors.call": async | trappable,
         default: trappable,
     },
     with: { "wasmkeep:actor/storage.cursor": crate::imports::storage::OpenCursor },

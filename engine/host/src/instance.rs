@@ -1,10 +1,11 @@
 //! A live instance: made from a [`Version`], then entered for one event after another.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, header};
 use tokio::{runtime::Handle, sync::oneshot};
 use wasmkeep_actor::{Failure, Guest, InitError, TurnEnd};
+use wasmkeep_protocol::call_chain::CallChain;
 use wasmtime::{
     PoolConcurrencyLimitError, Store, UpdateDeadline,
     component::{self, TypedFunc},
@@ -124,7 +125,8 @@ impl Instance {
     /// Takes back what belongs to the event alone.
     pub(crate) fn leave(&mut self) {
         let state = self.store.data_mut();
-        state.caller = None;
+        state.chain = CallChain::default();
+        state.ends_at = None;
         state.log.flush();
     }
 }
@@ -150,6 +152,10 @@ impl Guest for Instance {
         self.on_init().await
     }
 
+    fn ends_at(&mut self, moment: Duration) {
+        self.store.data_mut().ends_at = Some(moment);
+    }
+
     async fn deliver(&mut self, event: ActorEvent) -> TurnEnd {
         match event {
             ActorEvent::Http(event) => self.on_request(event).await,
@@ -163,10 +169,10 @@ impl Guest for Instance {
 
 impl Instance {
     async fn on_request(&mut self, event: HttpEvent) -> TurnEnd {
-        let HttpEvent { request, caller, answer } = event;
+        let HttpEvent { request, chain, answer, .. } = event;
         let method = request.method().clone();
         let admitted = self.enter().and_then(|()| {
-            self.store.data_mut().caller = caller;
+            self.store.data_mut().chain = chain;
             self.admit(request).map_err(|error| Failure::Trap(format!("{error:#}")))
         });
         let (params, Admitted { head, revocation }) = match admitted {

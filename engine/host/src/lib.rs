@@ -9,6 +9,7 @@
 mod bindings;
 mod boundary;
 mod cache;
+mod calls;
 mod event;
 mod headers;
 mod hooks;
@@ -23,6 +24,7 @@ mod turn;
 
 pub use bindings::websockets::{Acceptance, Message};
 pub use boundary::bugs_caught;
+pub use calls::{Call, CallError, CallOutcome, Calls};
 pub use event::{
     ActorEvent, AlarmAnswer, AlarmEvent, AnswerReceiver, AnswerSender, Cut, HttpAnswer, HttpEvent, Mistake,
     OpenAnswer, RequestBody, RequestBodyError, ResponseBody, SocketClose, SocketMessage, SocketOpen, Ticket,

@@ -1,8 +1,9 @@
 //! What one live instance carries beside its memory: who it is, its database, WASI's state and its limits.
 
-use std::{future::Future, rc::Rc, sync::Arc};
+use std::{future::Future, rc::Rc, sync::Arc, time::Duration};
 
 use send_wrapper::SendWrapper;
+use wasmkeep_protocol::call_chain::CallChain;
 use wasmkeep_storage::{Database, Offload};
 use wasmtime::{ResourceLimiter, component::ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
@@ -10,7 +11,10 @@ use wasmtime_wasi_http::{
     Error as WasiError, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
 };
 
-use crate::log::{ActorLog, Stream};
+use crate::{
+    calls::Calls,
+    log::{ActorLog, Stream},
+};
 
 /// Host resources (streams, header lists, pollables, cursors) an instance may hold at once; over it, the next
 /// one traps. What they hold is host memory, 128 MiB at worst (so many full header lists), so a guest that leaks
@@ -55,6 +59,8 @@ pub struct Setting {
     pub offload: Rc<dyn Offload>,
     /// Environment variables, shared by the class.
     pub env: Arc<Vec<(String, String)>>,
+    /// What carries its calls to other actors; without it they are unsupported.
+    pub calls: Option<Rc<dyn Calls>>,
     /// See [`crate::Timers::handle`].
     pub timers: tokio::runtime::Handle,
 }
@@ -68,8 +74,11 @@ pub(crate) struct ActorState {
     pub(crate) env: Arc<Vec<(String, String)>>,
     pub(crate) database: Option<SendWrapper<Rc<Database>>>,
     pub(crate) offload: SendWrapper<Rc<dyn Offload>>,
-    /// Of the event that runs.
-    pub(crate) caller: Option<Arc<(String, String)>>,
+    pub(crate) calls: Option<SendWrapper<Rc<dyn Calls>>>,
+    /// Who waits for the event that runs.
+    pub(crate) chain: CallChain,
+    /// When the event that runs is ended; none in `on-init`.
+    pub(crate) ends_at: Option<Duration>,
     pub(crate) log: Arc<ActorLog>,
     pub(crate) limits: Limits,
     pub(crate) table: ResourceTable,
@@ -98,7 +107,9 @@ impl ActorState {
             env: Arc::clone(&setting.env),
             database: setting.database.clone().map(SendWrapper::new),
             offload: SendWrapper::new(Rc::clone(&setting.offload)),
-            caller: None,
+            calls: setting.calls.clone().map(SendWrapper::new),
+            chain: CallChain::default(),
+            ends_at: None,
             log,
             limits: Limits { memory_bytes: 0, memory_bytes_max },
             table,

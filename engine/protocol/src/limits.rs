@@ -12,6 +12,15 @@ pub const STOP_GRACE: Duration = Duration::from_secs(10);
 /// Events that may wait for one actor; the next one is refused with 503 and `Retry-After: 1`.
 pub const MAILBOX_EVENTS_MAX: usize = 256;
 
+/// Actors that may wait for one another in one chain of calls, the first caller included.
+pub const CALL_DEPTH_MAX: usize = 16;
+
+/// Body of a call between actors and of its answer, in bytes.
+pub const CALL_BODY_BYTES_MAX: usize = 16 << 20;
+
+/// What a caller keeps for itself of the time left to its event: enough to take a `timed-out` and answer.
+pub const CALL_TIME_KEPT: Duration = Duration::from_millis(250);
+
 /// Idle time after which an actor hibernates (default of `--hibernate-after-secs`).
 pub const HIBERNATE_AFTER: Duration = Duration::from_secs(10);
 

@@ -28,6 +28,7 @@
 extern crate self as wasmkeep_sdk;
 
 pub mod bindings;
+mod call;
 mod error;
 mod form;
 mod hooks;
@@ -36,6 +37,7 @@ mod response;
 pub mod storage;
 
 pub use bindings::platform::wasmkeep::actor::{actors, alarms, context, websockets};
+pub use call::{CallError, CallRequest, CallResponse, call};
 pub use error::{Error, Result};
 #[cfg(feature = "websockets")]
 pub use hooks::websocket::{WebSocketClose, WebSocketMessage, WebSocketOpen};

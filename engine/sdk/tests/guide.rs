@@ -22,8 +22,9 @@ fn blocks(page: &str) -> Vec<(String, String)> {
 #[test]
 fn rust_in_the_guide_is_the_samples_own() {
     let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let page = fs::read_to_string(engine.join("../docs/guide/actors.md")).expect("the guide is there");
-    let blocks = blocks(&page);
+    let pages = fs::read_dir(engine.join("../docs/guide")).expect("the guide is there");
+    let pages = pages.map(|page| fs::read_to_string(page.expect("listed").path()).expect("a page"));
+    let blocks: Vec<_> = pages.flat_map(|page| blocks(&page)).collect();
     assert!(!blocks.is_empty());
     for (file, block) in blocks {
         let source = fs::read_to_string(engine.join("examples").join(&file))

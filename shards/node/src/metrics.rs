@@ -49,6 +49,13 @@ struct ClassLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    class: String,
+    outcome: &'static str,
+    shard: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ShardLabels {
     shard: u64,
 }
@@ -73,6 +80,7 @@ pub(crate) struct Watched {
 
 struct Families {
     requests: Family<RequestLabels, Counter>,
+    calls: Family<OutcomeLabels, Counter>,
     events: Family<ClassLabels, Histogram, fn() -> Histogram>,
     sql_seconds: Family<ClassLabels, Seconds>,
     wakes: Family<ClassLabels, Counter>,
@@ -95,6 +103,7 @@ impl Metrics {
     pub(crate) fn new(offload: OffloadPool) -> Self {
         let families = Families {
             requests: Family::default(),
+            calls: Family::default(),
             events: Family::new_with_constructor(latency_histogram as fn() -> Histogram),
             sql_seconds: Family::default(),
             wakes: Family::default(),
@@ -139,6 +148,7 @@ impl Metrics {
             memory: families.memory.get_or_create_owned(&labels),
             hops: families.hops.get_or_create_owned(&labels),
             requests: families.requests.clone(),
+            calls: families.calls.clone(),
             events: families.events.clone(),
             class_families: ClassFamilies {
                 sql_seconds: families.sql_seconds.clone(),
@@ -149,6 +159,7 @@ impl Metrics {
             },
             by_class: RefCell::default(),
             by_status: RefCell::default(),
+            by_outcome: RefCell::default(),
             shard,
         }
     }
@@ -158,6 +169,7 @@ impl Families {
     #[rustfmt::skip]
     fn register(&self, registry: &mut Registry) {
         registry.register("requests", "Requests answered, by class (empty outside any) and status", self.requests.clone());
+        registry.register("calls", "Calls between actors, by the class called and how they ended", self.calls.clone());
         registry.register("event_seconds", "Time events ran, from their start to their end", self.events.clone());
         registry.register("sql_seconds", "Time SQLite worked for events", self.sql_seconds.clone());
         registry.register("actor_wakes", "Actors that became resident", self.wakes.clone());
@@ -197,10 +209,12 @@ pub(crate) struct ShardMetrics {
     pub(crate) memory: Gauge,
     pub(crate) hops: Counter,
     requests: Family<RequestLabels, Counter>,
+    calls: Family<OutcomeLabels, Counter>,
     events: Family<ClassLabels, Histogram, fn() -> Histogram>,
     class_families: ClassFamilies,
     by_class: RefCell<HashMap<ActorClass, Rc<ClassMetrics>>>,
     by_status: RefCell<HashMap<(Option<ActorClass>, u16), Counter>>,
+    by_outcome: RefCell<HashMap<(ActorClass, &'static str), Counter>>,
     shard: u64,
 }
 
@@ -215,6 +229,18 @@ impl ShardMetrics {
                 let class = class.as_ref().map_or(NO_CLASS, ActorClass::as_str).to_owned();
                 let labels = RequestLabels { class, status: *status, shard: self.shard };
                 self.requests.get_or_create_owned(&labels)
+            })
+            .inc();
+    }
+
+    /// Counts a call to an actor of `class`.
+    pub(crate) fn called(&self, class: &ActorClass, outcome: &'static str) {
+        self.by_outcome
+            .borrow_mut()
+            .entry((class.clone(), outcome))
+            .or_insert_with_key(|(class, outcome)| {
+                let labels = OutcomeLabels { class: class.to_string(), outcome, shard: self.shard };
+                self.calls.get_or_create_owned(&labels)
             })
             .inc();
     }

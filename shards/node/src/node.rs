@@ -11,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use wasmkeep_host::{Identity, LoadError, Runtime, RuntimeConfig, RuntimeError, Timers};
@@ -265,6 +265,7 @@ fn load(
         timers: Timers::start().map_err(NodeError::Thread)?,
         shards_ready: AtomicUsize::new(0),
         stopping: AtomicBool::new(false),
+        began: Instant::now(),
     })
 }
 

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use wasmkeep_host::{Identity, Timers, Version};
@@ -43,9 +44,16 @@ pub(crate) struct NodeState {
     pub(crate) metrics: Metrics,
     pub(crate) shards_ready: AtomicUsize,
     pub(crate) stopping: AtomicBool,
+    /// Where the clock of its actors begins.
+    pub(crate) began: Instant,
 }
 
 impl NodeState {
+    /// Time since the node began: one clock for all shards, so that a moment means the same on each.
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// Whether clients should be sent here.
     pub(crate) fn is_ready(&self) -> bool {
         !self.stopping.load(Ordering::Relaxed) && self.shards_ready.load(Ordering::Relaxed) == self.shards

@@ -28,6 +28,9 @@ use crate::{
     },
 };
 
+/// Letters of a callee's answer that are shown.
+const TEXT_SHOWN_MAX: usize = 10_000;
+
 thread_local! {
     /// Lives as long as the instance.
     static KEPT: RefCell<String> = const { RefCell::new(String::new()) };
@@ -159,14 +162,17 @@ fn alarm(request: &Request) -> Result<Json> {
 
 fn call(request: &Request) -> Result<Json> {
     let part = |name| request.query_value(name).ok_or_else(|| Error::new(400, format!("{name}= is missing")));
+    let header = request.query_value("header").unwrap_or_else(|| "x-sent:1".to_owned());
+    let (name, value) = header.split_once(':').unwrap_or((&header, ""));
     let sent = actors::Request {
-        method: "GET".to_owned(),
+        method: request.query_value("method").unwrap_or_else(|| "GET".to_owned()),
         path_with_query: request.query_value("path").unwrap_or_else(|| "/".to_owned()),
-        headers: Vec::new(),
-        body: Vec::new(),
+        headers: vec![(name.to_owned(), value.as_bytes().to_vec()); number(request, "headers", 1)?],
+        body: vec![b'x'; number(request, "bytes", 0)?],
     };
     let answer = actors::call(&part("class")?, &part("name")?, &sent);
-    Ok(outcome(
-        answer.map(|response| (response.status, String::from_utf8_lossy(&response.body).into_owned())),
-    ))
+    Ok(outcome(answer.map(|response| {
+        let text: String = String::from_utf8_lossy(&response.body).chars().take(TEXT_SHOWN_MAX).collect();
+        json!({ "status": response.status, "bytes": response.body.len(), "text": text })
+    })))
 }

@@ -13,6 +13,8 @@ pub(crate) use body::{BodyWriter, Revocation, response_pipe};
 pub use body::{Cut, RequestBody, RequestBodyError, ResponseBody};
 pub use hook::{AlarmAnswer, AlarmEvent, OpenAnswer, SocketClose, SocketMessage, SocketOpen};
 pub use request::HttpEvent;
+use std::time::Duration;
+
 use wasmkeep_actor::{Event, Failure, Refusal};
 
 /// One event of an actor.
@@ -85,6 +87,13 @@ impl Event for ActorEvent {
             Self::Http(event) => event.answer.is_abandoned(),
             Self::SocketOpen(event) => event.answer.is_abandoned(),
             Self::Alarm(_) | Self::SocketMessage(_) | Self::SocketClose(_) => false,
+        }
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        match self {
+            Self::Http(event) => event.deadline,
+            _ => None,
         }
     }
 }

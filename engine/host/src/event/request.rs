@@ -1,6 +1,8 @@
 //! One HTTP request for an actor.
 
-use std::sync::Arc;
+use std::time::Duration;
+
+use wasmkeep_protocol::call_chain::CallChain;
 
 use super::{
     RequestBody,
@@ -11,7 +13,8 @@ use super::{
 #[derive(Debug)]
 pub struct HttpEvent {
     pub(crate) request: http::Request<RequestBody>,
-    pub(crate) caller: Option<Arc<(String, String)>>,
+    pub(crate) chain: CallChain,
+    pub(crate) deadline: Option<Duration>,
     pub(crate) answer: AnswerSender,
 }
 
@@ -21,14 +24,15 @@ impl HttpEvent {
     #[must_use]
     pub fn new(request: http::Request<RequestBody>) -> (Self, AnswerReceiver) {
         let (answer, receiver) = answer::channel();
-        (Self { request, caller: None, answer }, receiver)
+        (Self { request, chain: CallChain::default(), deadline: None, answer }, receiver)
     }
 
-    /// Names the actor that called, class and name, as `context.caller` will tell it. Only for a caller the
-    /// node has verified (R-CALL-2).
+    /// Makes it a call: who waits for it, and by when, on the clock of the actors' world. Only for a chain the node
+    /// has verified (R-CALL-2): `context.caller` will tell its last actor.
     #[must_use]
-    pub fn called_by(mut self, class: String, name: String) -> Self {
-        self.caller = Some(Arc::new((class, name)));
+    pub fn called(mut self, chain: CallChain, deadline: Duration) -> Self {
+        self.chain = chain;
+        self.deadline = Some(deadline);
         self
     }
 

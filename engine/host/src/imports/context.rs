@@ -19,6 +19,6 @@ impl Host for ActorState {
     }
 
     fn caller(&mut self) -> wasmtime::Result<Option<(String, String)>> {
-        Ok(self.caller.as_deref().cloned())
+        Ok(self.chain.caller().map(|caller| (caller.class.to_string(), caller.name.to_string())))
     }
 }

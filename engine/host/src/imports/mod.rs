@@ -1,5 +1,6 @@
 //! Host side of what a component may import.
 
+mod actors;
 mod context;
 pub(crate) mod storage;
 mod unbuilt;

@@ -1,7 +1,7 @@
 //! Parts of the contract that are not built yet: each answers with its typed `unsupported`.
 
 use crate::{
-    bindings::{actors, alarms, websockets},
+    bindings::{alarms, websockets},
     state::ActorState,
 };
 
@@ -16,17 +16,6 @@ impl alarms::Host for ActorState {
 
     fn clear(&mut self) -> wasmtime::Result<Result<(), alarms::Error>> {
         Ok(Err(alarms::Error::Unsupported))
-    }
-}
-
-impl actors::Host for ActorState {
-    fn call(
-        &mut self,
-        _: String,
-        _: String,
-        _: actors::Request,
-    ) -> wasmtime::Result<Result<actors::Response, actors::Error>> {
-        Ok(Err(actors::Error::Unsupported))
     }
 }
 

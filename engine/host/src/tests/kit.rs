@@ -228,6 +228,7 @@ pub(crate) fn setting() -> Setting {
         database: None,
         offload: Rc::new(Inline),
         env: Arc::default(),
+        calls: None,
         timers: TIMERS.handle(),
     }
 }

@@ -1,6 +1,7 @@
 //! Whole components through the public interface.
 
 mod answers;
+mod calls;
 mod code_cache;
 mod database;
 mod footprint;

@@ -1,8 +1,9 @@
 //! WASI as an actor sees it, and the parts of the contract that need no database.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use wasmkeep_actor::{Failure, TurnEnd};
+use wasmkeep_protocol::{ActorId, call_chain::CallChain};
 
 use super::kit::{self, GuestText, ask, block_on, exchange, get};
 use crate::HttpEvent;
@@ -215,7 +216,9 @@ fn an_actor_knows_who_it_is_and_who_called() {
     );
     let mut instance = kit::instance(&wasm);
     let (event, answer) = HttpEvent::new(get("/"));
-    let event = event.called_by("room".into(), "lobby".into());
+    let chain =
+        CallChain::new(vec![ActorId { class: "room".parse().unwrap(), name: "lobby".parse().unwrap() }]);
+    let event = event.called(chain, Duration::from_secs(1));
     let (_, answer) = block_on(async {
         futures::join!(wasmkeep_actor::Guest::deliver(&mut instance, event.into()), answer)
     });

@@ -1,6 +1,6 @@
 //! A live instance whose memory is on the shard's meter.
 
-use std::{cell::Cell, rc::Rc};
+use std::{cell::Cell, rc::Rc, time::Duration};
 
 use wasmkeep_actor::{Guest, InitError, TurnEnd};
 use wasmkeep_host::{ActorEvent, Instance, instance_memory_bytes};
@@ -54,6 +54,10 @@ impl Guest for MeteredInstance {
         let result = self.instance.init().await;
         self.measure();
         result
+    }
+
+    fn ends_at(&mut self, moment: Duration) {
+        self.instance.ends_at(moment);
     }
 
     async fn deliver(&mut self, event: ActorEvent) -> TurnEnd {

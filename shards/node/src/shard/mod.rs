@@ -2,6 +2,7 @@
 
 mod answer;
 mod body;
+mod calls;
 mod guest;
 mod route;
 mod world;
@@ -17,13 +18,14 @@ use wasmkeep_protocol::{ActorClass, ActorId, access::Decision, headers, placemen
 
 use self::{
     body::Pump,
+    calls::ShardCalls,
     route::{Route, guest_target},
     world::ShardWorld,
 };
 use crate::{
     http as front,
     metrics::ShardMetrics,
-    runtime::{Endpoint, Label, ShardContext},
+    runtime::{Endpoint, Label, SendError, ShardContext},
     state::NodeState,
 };
 
@@ -69,7 +71,7 @@ impl Shard {
         // A checked node id is made of letters a header may hold.
         let node_header = HeaderValue::from_str(node.node_id.as_str())
             .unwrap_or_else(|_| HeaderValue::from_static("invalid"));
-        Rc::new(Self {
+        let shard = Rc::new(Self {
             node,
             context,
             world,
@@ -78,13 +80,28 @@ impl Shard {
             metrics,
             node_header,
             sweeping: Cell::new(false),
-        })
+        });
+        // Set here and nowhere else.
+        let _ = shard.world.calls.set(ShardCalls::new(&shard));
+        shard
     }
 
     /// Hands an event to an actor of this shard.
     pub(crate) fn dispatch(self: &Rc<Self>, id: &ActorId, event: ActorEvent) {
         self.actors.dispatch(id, event);
         self.keep_sweeping();
+    }
+
+    /// Hands an event to its actor, here or on the shard that owns it.
+    pub(crate) async fn deliver(self: &Rc<Self>, id: &ActorId, event: ActorEvent) -> Result<(), SendError> {
+        let owner = shard_of(id.hash(), self.context.count);
+        if owner == self.context.index {
+            self.dispatch(id, event);
+            return Ok(());
+        }
+        self.metrics.hops.inc();
+        let message = Message::Event(Box::new((id.clone(), event)));
+        self.endpoint.send(owner, message, MESH_WAIT, &self.context.sleeper).await
     }
 
     /// Sends a connection to the shard it belongs to; one that cannot be taken there now is given back.
@@ -151,9 +168,7 @@ impl Shard {
         let (guest_body, moving) = body::remote(request_body);
         *pump = moving;
         let (event, answer) = HttpEvent::new(for_guest(parts, &target, guest_body));
-        self.metrics.hops.inc();
-        let message = Message::Event(Box::new((id.clone(), event.into())));
-        if let Err(error) = self.endpoint.send(owner, message, MESH_WAIT, &self.context.sleeper).await {
+        if let Err(error) = self.deliver(id, event.into()).await {
             return answer::retry_later(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
         }
         pumping(answer, pump).await.unwrap_or_else(|why| answer::unanswered(&why))

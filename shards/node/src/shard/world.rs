@@ -1,14 +1,9 @@
 //! What a shard offers its actors: the executor, the offload threads, databases, instances.
 
-use std::{
-    path::PathBuf,
-    rc::Rc,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{cell::OnceCell, path::PathBuf, rc::Rc, sync::Arc, time::Duration};
 
 use wasmkeep_actor::{Happening, Refusal, World};
-use wasmkeep_host::{Identity, InstantiateError, Setting};
+use wasmkeep_host::{Calls, Identity, InstantiateError, Setting};
 use wasmkeep_protocol::{ActorClass, ActorId};
 use wasmkeep_storage::{Database, Offload, OpenError};
 
@@ -26,13 +21,14 @@ pub(crate) struct ShardWorld {
     pub(crate) offload: Rc<OffloadPool>,
     pub(crate) metrics: Rc<ShardMetrics>,
     pub(crate) memory: Rc<MemoryMeter>,
-    began: Instant,
+    /// Set once the shard it belongs to is there.
+    pub(crate) calls: OnceCell<Rc<dyn Calls>>,
 }
 
 impl ShardWorld {
     pub(crate) fn new(node: Arc<NodeState>, context: ShardContext, metrics: Rc<ShardMetrics>) -> Self {
         let offload = Rc::new(node.offload.clone());
-        Self { node, context, offload, metrics, memory: Rc::default(), began: Instant::now() }
+        Self { node, context, offload, metrics, memory: Rc::default(), calls: OnceCell::new() }
     }
 
     /// Where the actor's database is.
@@ -61,6 +57,7 @@ impl ShardWorld {
             database,
             offload: Rc::clone(&self.offload) as Rc<dyn Offload>,
             env: Arc::clone(env),
+            calls: self.calls.get().cloned(),
             timers: self.node.timers.handle(),
         }
     }
@@ -81,7 +78,7 @@ impl World for ShardWorld {
     type Guest = MeteredInstance;
 
     fn now(&self) -> Duration {
-        self.began.elapsed()
+        self.node.now()
     }
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> {
