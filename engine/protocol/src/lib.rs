@@ -5,12 +5,17 @@
 pub mod access;
 pub mod call_chain;
 pub mod call_signature;
+pub mod clock;
 pub mod headers;
 pub mod history;
+pub mod lease;
 pub mod limits;
 pub mod names;
 pub mod object_keys;
 pub mod placement;
+pub mod records;
 pub mod replication;
+pub mod store;
+pub mod view;
 
 pub use names::{ActorClass, ActorId, ActorName, NameError, NodeId, Tenant};

@@ -9,6 +9,36 @@ pub const EVENT_WALL_CLOCK: Duration = Duration::from_secs(30);
 /// How long a stopping node lets events in flight finish (R-LEASE-6).
 pub const STOP_GRACE: Duration = Duration::from_secs(10);
 
+/// How long a heartbeat's write keeps a node's lease, counted from when the write began (R-LEASE-2).
+pub const LEASE_TTL: Duration = Duration::from_secs(10);
+
+/// How much longer than [`LEASE_TTL`] others leave a silent node alone (R-LEASE-4).
+pub const LEASE_GRACE: Duration = Duration::from_secs(5);
+
+/// How long before the end of its lease a node stops running events (R-LEASE-2). It covers clocks that run at
+/// slightly different speeds and the time it takes to drop every actor.
+pub const LEASE_SAFETY: Duration = Duration::from_secs(2);
+
+/// Time between the beginnings of two heartbeats, and between two listings of them. At most a third of the ttl.
+pub const HEARTBEAT_PERIOD: Duration = Duration::from_secs(3);
+
+/// A heartbeat's write, or a read of one, that has no answer by then counts as unknown.
+pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(2_700);
+
+/// How far apart the wall clocks of two nodes may be before somebody is warned (R-LEASE-9).
+pub const CLOCK_SKEW: Duration = Duration::from_secs(1);
+
+/// How long a stopping node tries to give up its ownership records, after its events have ended. With
+/// [`STOP_GRACE`] before it and the last heartbeat after it, a stop takes 29 s at most (R-LEASE-6).
+pub const STOP_RELEASES: Duration = Duration::from_secs(16);
+
+/// The requests kept for a node's actors ask for them within this time once the actors are free, each actor at a
+/// moment of its own (R-WAIT-3).
+pub const FAILOVER_SPREAD: Duration = Duration::from_secs(1);
+
+/// How often at most one node's clock is warned about (R-LEASE-9).
+pub const SKEW_WARNING_PERIOD: Duration = Duration::from_secs(60);
+
 /// Events that may wait for one actor; the next one is refused with 503 and `Retry-After: 1`.
 pub const MAILBOX_EVENTS_MAX: usize = 256;
 

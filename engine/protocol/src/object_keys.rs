@@ -3,7 +3,7 @@
 //! An actor's name stands in them as its file name does ([`ActorName::file_stem`](crate::ActorName::file_stem)):
 //! one name, one key, and every key within what stores take.
 
-use crate::{ActorId, Tenant, history::HistoryFile};
+use crate::{ActorId, NodeId, Tenant, history::HistoryFile};
 
 /// What the key of every history file of an actor begins with (R-REPL-1).
 #[must_use]
@@ -21,6 +21,21 @@ pub fn history_file(folder: &str, file: &HistoryFile) -> String {
 #[must_use]
 pub fn parse_history_file(folder: &str, key: &str) -> Option<HistoryFile> {
     key.strip_prefix(folder)?.parse().ok()
+}
+
+/// What every node's heartbeat's key begins with: listing it gives the nodes (R-LEASE-1).
+pub const NODES: &str = "nodes/";
+
+/// The key of a node's heartbeat.
+#[must_use]
+pub fn node(node: &NodeId) -> String {
+    format!("{NODES}{node}")
+}
+
+/// The key of an actor's ownership record (R-OWN-1).
+#[must_use]
+pub fn owner(tenant: &Tenant, actor: &ActorId) -> String {
+    format!("owners/{tenant}/{}/{}", actor.class, actor.name.file_stem())
 }
 
 #[cfg(test)]
@@ -47,6 +62,14 @@ mod tests {
             assert_eq!(key, format!("{folder}{name}"));
             assert_eq!(parse_history_file(&folder, &key), Some(file));
         }
+    }
+
+    // R-LEASE-1, R-OWN-1
+    #[test]
+    fn a_heartbeat_and_an_ownership_record_have_these_keys() {
+        let tenant: Tenant = "acme".parse().unwrap();
+        assert_eq!(node(&"a-1".parse().unwrap()), "nodes/a-1");
+        assert_eq!(owner(&tenant, &actor("a/b C")), "owners/acme/room/a%2Fb%20%43");
     }
 
     #[test]

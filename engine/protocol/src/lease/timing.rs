@@ -1,0 +1,101 @@
+//! The lengths of time a lease is made of, and those that follow from them.
+
+use std::time::Duration;
+
+use crate::limits;
+
+/// The timings of a cluster's leases. Every node of a cluster uses the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// See [`limits::LEASE_TTL`].
+    pub ttl: Duration,
+    /// See [`limits::LEASE_GRACE`].
+    pub grace: Duration,
+    /// See [`limits::LEASE_SAFETY`].
+    pub safety: Duration,
+    /// See [`limits::HEARTBEAT_PERIOD`].
+    pub period: Duration,
+    /// See [`limits::HEARTBEAT_TIMEOUT`].
+    pub timeout: Duration,
+    /// See [`limits::CLOCK_SKEW`].
+    pub skew: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            ttl: limits::LEASE_TTL,
+            grace: limits::LEASE_GRACE,
+            safety: limits::LEASE_SAFETY,
+            period: limits::HEARTBEAT_PERIOD,
+            timeout: limits::HEARTBEAT_TIMEOUT,
+            skew: limits::CLOCK_SKEW,
+        }
+    }
+}
+
+impl Timing {
+    /// How long events may run after a write that landed began (R-LEASE-2).
+    #[must_use]
+    pub fn validity(&self) -> Duration {
+        self.ttl.saturating_sub(self.safety)
+    }
+
+    /// How long a live write of a node with this ttl has to stand unchanged before its process holds nothing any
+    /// more. The longer ttl counts where two nodes disagree.
+    #[must_use]
+    pub fn lapse(&self, ttl: Duration) -> Duration {
+        self.ttl.max(ttl) + self.grace
+    }
+
+    /// How long a node that regained the bucket leaves the others alone, so that they can renew as well
+    /// (R-LEASE-5): a third of the ttl in which they begin a write, and the time that write may take.
+    #[must_use]
+    pub fn watch(&self) -> Duration {
+        self.ttl / 3 + self.timeout
+    }
+
+    /// How long after its last write a node counts as live (R-TLS-4): three heartbeats and the skew.
+    #[must_use]
+    pub fn in_view(&self) -> Duration {
+        self.period * 3 + self.skew
+    }
+
+    /// Pause before a request that failed is sent again.
+    #[must_use]
+    pub fn retry(&self) -> Duration {
+        self.period / 3
+    }
+
+    /// Longest pause between two listings over which a watch goes on: one listing may fail.
+    #[must_use]
+    pub fn listing_gap_max(&self) -> Duration {
+        self.period * 2 + self.timeout
+    }
+
+    /// How long a request is kept for a dead node's actor unless told otherwise, in whole seconds (R-WAIT-1):
+    /// the takeover at its latest, the listing that shows another node's fence, and the spread.
+    #[must_use]
+    pub fn failover_wait(&self) -> Duration {
+        let wait = self.lapse(self.ttl) + self.watch() + self.period + limits::FAILOVER_SPREAD;
+        Duration::from_secs(wait.as_secs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R-LEASE-1, R-LEASE-2, R-LEASE-4, R-TLS-4, R-WAIT-1
+    #[test]
+    fn the_defaults_give_the_documented_lengths() {
+        let timing = Timing::default();
+        assert!(timing.period <= timing.ttl / 3, "a heartbeat is at most a third of the ttl apart");
+        assert_eq!(timing.validity(), Duration::from_secs(8));
+        assert_eq!(timing.lapse(timing.ttl), Duration::from_secs(15));
+        assert_eq!(timing.lapse(Duration::from_secs(20)), Duration::from_secs(25));
+        assert_eq!(timing.watch().as_secs(), 6);
+        assert_eq!(timing.in_view(), Duration::from_secs(10));
+        assert_eq!(timing.failover_wait(), Duration::from_secs(25));
+    }
+}

@@ -1,0 +1,306 @@
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::{records::NodeState, view::Standing};
+
+const WALL_AT_BOOT_MS: u64 = 10_000_000;
+
+fn at(ms: u64) -> Now {
+    Now { moment: Moment::after_boot(Duration::from_millis(ms)), wall_ms: WALL_AT_BOOT_MS + ms }
+}
+
+fn node(id: &str) -> NodeId {
+    id.parse().unwrap()
+}
+
+fn seen(id: &str, sequence: u64, written_at_ms: u64, state: NodeState) -> Seen {
+    let record = NodeRecord {
+        process: Process::from_bits(id.as_bytes()[0].into()),
+        sequence,
+        nonce: Nonce::from_bits(sequence.into()),
+        state,
+        written_at_ms,
+        ttl: Duration::from_secs(10),
+        presence: Arc::default(),
+    };
+    Seen { node: node(id), version: Version::new(format!("{id}{sequence}")), record: Ok(record) }
+}
+
+/// A live heartbeat written at `ms` by a node whose clock agrees with ours.
+fn live(id: &str, sequence: u64, ms: u64) -> Seen {
+    seen(id, sequence, WALL_AT_BOOT_MS + ms, NodeState::Live)
+}
+
+fn operators_fence(id: &str, sequence: u64, ms: u64) -> Seen {
+    let state = NodeState::Fenced { watched: Duration::ZERO, by: None };
+    Seen { version: Version::new("operator"), ..seen(id, sequence, WALL_AT_BOOT_MS + ms, state) }
+}
+
+/// Node `a` and its watch.
+struct Bench {
+    watch: Watch,
+    own: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let identity = Identity { node: node("a"), process: Process::from_bits(b'a'.into()) };
+        let mut watch = Watch::new(Timing::default(), identity, at(0).moment);
+        watch.step(at(0), &mut || Nonce::from_bits(7), WatchInput::Valid);
+        Self { watch, own: 0 }
+    }
+
+    fn step(&mut self, ms: u64, input: WatchInput) -> Vec<WatchEffect> {
+        let mut effects = self.watch.step(at(ms), &mut || Nonce::from_bits(7), input);
+        effects.retain(|effect| !matches!(effect, WatchEffect::ViewChanged | WatchEffect::List));
+        effects
+    }
+
+    /// A listing asked for and answered at `ms`, with our own heartbeat in it, written a moment ago.
+    fn list(&mut self, ms: u64, others: &[Seen]) -> Vec<WatchEffect> {
+        self.own += 1;
+        let own = live("a", self.own, ms);
+        let mut effects = self.step(ms, WatchInput::Tick);
+        effects.extend(self.step(ms, WatchInput::Listed(Some([&[own], others].concat()))));
+        effects
+    }
+
+    /// Such a listing every period, from `from` up to `until`, as long as nothing happens.
+    fn list_quietly(&mut self, from: u64, until: u64, others: &[Seen]) {
+        for ms in (from..=until).step_by(3000) {
+            assert_eq!(self.list(ms, others), [], "{ms}");
+        }
+    }
+
+    fn wake(&self, ms: u64) -> Duration {
+        self.watch.wake(at(ms)).unwrap().since(at(0).moment)
+    }
+}
+
+fn shown(effects: &[WatchEffect]) -> String {
+    let words = effects.iter().map(|effect| match effect {
+        WatchEffect::Fence(node, record, Condition::Unchanged(version)) => {
+            let NodeState::Fenced { watched, by } = &record.state else { return format!("{effect:?}") };
+            let by = by.as_ref().map_or("nobody", |by| by.as_str());
+            let sequence = record.sequence;
+            format!("fence {node} {sequence} if still {} watched {watched:?} by {by}", version.as_str())
+        }
+        WatchEffect::Notice(notice) => notice.to_string(),
+        other => format!("{other:?}"),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+#[track_caller]
+fn check(effects: &[WatchEffect], expected: &Expect) {
+    expected.assert_eq(&shown(effects));
+}
+
+// R-LEASE-4
+#[test]
+fn a_silent_node_is_fenced_once_this_node_has_watched_its_last_write_for_ttl_and_grace() {
+    let mut bench = Bench::new();
+    bench.list_quietly(0, 12_000, &[live("b", 4, 0)]);
+    assert_eq!(
+        bench.wake(12_000),
+        Duration::from_secs(15),
+        "the fence is due between two listings, at its moment"
+    );
+    check(&bench.step(14_999, WatchInput::Tick), &expect![""]);
+    check(&bench.step(15_000, WatchInput::Tick), &expect!["fence b 4 if still b4 watched 15s by a"]);
+    check(&bench.step(15_001, WatchInput::Tick), &expect![""]);
+    assert_eq!(bench.watch.view().standing(&node("b"), at(15_001).moment), Standing::Silent);
+    bench.step(15_100, WatchInput::Fenced(node("b"), Wrote::Written(Version::new("fence"))));
+    assert_eq!(
+        bench.watch.view().standing(&node("b"), at(15_100).moment),
+        Standing::Gone,
+        "at once, without a listing"
+    );
+    // A listing that began before the fence landed does not bring the node back.
+    bench.list(18_000, &[live("b", 4, 0)]);
+    assert_eq!(bench.watch.view().standing(&node("b"), at(18_000).moment), Standing::Gone);
+}
+
+// R-LEASE-4
+#[test]
+fn a_node_that_renews_is_never_fenced_and_its_renewal_starts_the_watch_anew() {
+    let mut bench = Bench::new();
+    for round in 0..40 {
+        assert_eq!(bench.list(round * 3000, &[live("b", round, round * 3000)]), []);
+    }
+    bench.list_quietly(120_000, 126_000, &[live("b", 39, 117_000)]);
+    assert_eq!(bench.list(129_000, &[live("b", 40, 128_000)]), [], "it renewed at the last moment");
+    assert_eq!(bench.step(133_000, WatchInput::Tick), []);
+}
+
+// R-LEASE-4; case L3
+#[test]
+fn a_fence_that_was_not_written_is_left_until_a_listing_says_what_stands_there() {
+    for outcome in [Wrote::Unknown, Wrote::ConditionFailed, Wrote::Failed] {
+        let mut bench = Bench::new();
+        bench.list_quietly(0, 12_000, &[live("b", 4, 0)]);
+        check(&bench.step(15_000, WatchInput::Tick), &expect!["fence b 4 if still b4 watched 15s by a"]);
+        check(&bench.step(15_100, WatchInput::Fenced(node("b"), outcome)), &expect![""]);
+        check(&bench.step(15_200, WatchInput::Tick), &expect![""]);
+        check(&bench.list(18_000, &[live("b", 4, 0)]), &expect!["fence b 4 if still b4 watched 18s by a"]);
+        // It landed after all.
+        let stands =
+            seen("b", 4, 0, NodeState::Fenced { watched: Duration::from_secs(15), by: Some(node("a")) });
+        bench.step(18_100, WatchInput::Fenced(node("b"), Wrote::ConditionFailed));
+        assert_eq!(bench.list(21_000, &[stands]), []);
+    }
+}
+
+// R-LEASE-5; case L9
+#[test]
+fn after_an_outage_nobody_is_fenced_before_the_others_had_time_to_renew() {
+    let mut bench = Bench::new();
+    bench.list_quietly(0, 3000, &[live("b", 4, 0)]);
+    bench.step(8000, WatchInput::Lapsed);
+    for ms in [6000, 9000, 12_000, 15_000, 30_000, 60_000] {
+        bench.step(ms, WatchInput::Tick);
+        assert_eq!(bench.step(ms, WatchInput::Listed(None)), []);
+    }
+    // The bucket is back: our own lease first, then a watch of a third of the ttl and a write timeout.
+    assert_eq!(bench.step(63_000, WatchInput::Valid), []);
+    bench.list_quietly(63_100, 69_000, &[live("b", 4, 0)]);
+    check(&bench.step(69_132, WatchInput::Tick), &expect![""]);
+    check(&bench.step(69_134, WatchInput::Tick), &expect!["fence b 4 if still b4 watched 69.134s by a"]);
+}
+
+// R-LEASE-5
+#[test]
+fn nobody_is_fenced_while_our_own_lease_is_invalid_or_listings_fail() {
+    let mut bench = Bench::new();
+    bench.list_quietly(0, 12_000, &[live("b", 4, 0)]);
+    bench.step(14_000, WatchInput::Lapsed);
+    check(&bench.step(16_000, WatchInput::Tick), &expect![""]);
+
+    let mut bench = Bench::new();
+    bench.list_quietly(0, 6000, &[live("b", 4, 0)]);
+    for ms in [9000, 12_000, 15_000] {
+        bench.step(ms, WatchInput::Tick);
+        bench.step(ms, WatchInput::Listed(None));
+    }
+    check(&bench.step(16_000, WatchInput::Tick), &expect![""]);
+    check(&bench.list(18_000, &[live("b", 4, 0)]), &expect![""]);
+    bench.list_quietly(21_000, 24_000, &[live("b", 4, 0)]);
+    check(&bench.step(24_034, WatchInput::Tick), &expect!["fence b 4 if still b4 watched 24.034s by a"]);
+}
+
+// R-LEASE-9; case L7
+#[test]
+fn clocks_that_are_an_hour_off_neither_fence_a_live_node_nor_hide_a_dead_one() {
+    const HOUR_MS: u64 = 3_600_000;
+    let behind = |sequence, ms| seen("b", sequence, WALL_AT_BOOT_MS + ms - HOUR_MS, NodeState::Live);
+    let ahead = |sequence, ms| seen("c", sequence, WALL_AT_BOOT_MS + ms + HOUR_MS, NodeState::Live);
+    let mut bench = Bench::new();
+    check(
+        &bench.list(0, &[behind(0, 0), ahead(0, 0)]),
+        &expect![
+            "the heartbeat of node c is dated 3600 s ahead of this node's clock: one of the two is wrong"
+        ],
+    );
+    for round in 1..20 {
+        let ms = round * 3000;
+        assert_eq!(bench.list(ms, &[behind(round, ms), ahead(round, ms)]), [], "warned once a minute");
+        for id in ["b", "c"] {
+            assert_eq!(bench.watch.view().standing(&node(id), at(ms).moment), Standing::Live, "{id}");
+        }
+    }
+    let last = 57_000;
+    for ms in [60_000, 63_000, 66_000, 69_000] {
+        bench.list(ms, &[behind(19, last), ahead(19, last)]);
+    }
+    let fences = bench.list(72_000, &[behind(19, last), ahead(19, last)]);
+    check(&fences, &expect!["fence b 19 if still b19 watched 15s by a"]);
+    bench.step(72_001, WatchInput::Fenced(node("b"), Wrote::Written(Version::new("fence"))));
+    // The one dated ahead is left alone until its date is as old as any other's would have to be.
+    let due = Duration::from_millis(last + HOUR_MS + 15_000);
+    let mut ms = 75_000;
+    let fence = loop {
+        let fences: Vec<_> = bench.list(ms, &[ahead(19, last)]);
+        match fences.into_iter().find(|effect| matches!(effect, WatchEffect::Fence(..))) {
+            Some(fence) => break fence,
+            None => ms += 3000,
+        }
+    };
+    assert!(
+        Duration::from_millis(ms) >= due && Duration::from_millis(ms) < due + Duration::from_secs(3),
+        "{fence:?}"
+    );
+}
+
+// R-LEASE-4, R-LEASE-7
+#[test]
+fn an_operators_fence_frees_the_actors_once_a_node_has_watched_it() {
+    let mut bench = Bench::new();
+    bench.list_quietly(0, 3000, &[live("b", 4, 0)]);
+    // It replaced the very write this node already watches, so that time counts.
+    bench.list_quietly(6000, 12_000, &[operators_fence("b", 4, 0)]);
+    assert_eq!(bench.watch.view().standing(&node("b"), at(12_000).moment), Standing::Ending);
+    check(&bench.step(15_000, WatchInput::Tick), &expect!["fence b 4 if still operator watched 15s by a"]);
+    // It replaced a write this node has never seen, or none at all.
+    let mut bench = Bench::new();
+    bench.list_quietly(0, 3000, &[live("b", 4, 0)]);
+    bench.list_quietly(6000, 18_000, &[operators_fence("b", 5, 5000)]);
+    check(
+        &bench.list(21_000, &[operators_fence("b", 5, 5000)]),
+        &expect!["fence b 5 if still operator watched 15s by a"],
+    );
+}
+
+// R-LEASE-7
+#[test]
+fn a_deleted_or_unreadable_heartbeat_frees_nothing_and_is_never_fenced() {
+    let mut bench = Bench::new();
+    bench.list_quietly(0, 3000, &[live("b", 4, 0)]);
+    bench.list_quietly(6000, 60_000, &[]);
+    assert_eq!(bench.watch.view().standing(&node("b"), at(60_000).moment), Standing::Absent);
+    let strange = Seen { record: Err(RecordError::Format(2)), ..live("b", 5, 0) };
+    check(
+        &bench.list(63_000, std::slice::from_ref(&strange)),
+        &expect!["the heartbeat of node b cannot be read: it has format 2, and this version reads format 1"],
+    );
+    bench.list_quietly(66_000, 120_000, &[strange]);
+    assert_eq!(bench.watch.view().standing(&node("b"), at(120_000).moment), Standing::Silent);
+}
+
+#[test]
+fn a_listing_that_shows_our_own_heartbeat_as_anothers_is_reported() {
+    let mut bench = Bench::new();
+    bench.list_quietly(0, 3000, &[]);
+    for own in [Some(operators_fence("a", 4, 0)), Some(Seen { node: node("a"), ..live("b", 1, 0) }), None] {
+        let mut bench = Bench::new();
+        bench.step(1000, WatchInput::Tick);
+        assert_eq!(
+            bench.step(1000, WatchInput::Listed(Some(own.clone().into_iter().collect()))),
+            [WatchEffect::OwnHeartbeatChanged]
+        );
+        // Before our lease was valid it is the previous process's.
+        bench.step(2000, WatchInput::Lapsed);
+        bench.step(4000, WatchInput::Tick);
+        assert_eq!(bench.step(4000, WatchInput::Listed(Some(own.into_iter().collect()))), []);
+    }
+}
+
+// R-WAIT-1, R-TLS-4
+#[test]
+fn a_node_leaves_the_view_ten_seconds_after_its_last_write_whatever_its_clock_says() {
+    const HOUR_MS: u64 = 3_600_000;
+    for (skew, earliest, latest) in
+        [(0, 5000 + 10_000, 5000 + 10_000), (-1, 3000 - 2700 + 10_000, 16_000), (1, 16_000, 16_000)]
+    {
+        let mut bench = Bench::new();
+        let dated = |ms: u64| WALL_AT_BOOT_MS + ms + (skew + 1) as u64 * HOUR_MS - HOUR_MS;
+        bench.list(0, &[seen("b", 1, dated(0), NodeState::Live)]);
+        bench.list(3000, &[seen("b", 2, dated(2000), NodeState::Live)]);
+        bench.list(6000, &[seen("b", 3, dated(5000), NodeState::Live)]);
+        let view = bench.watch.view();
+        let standing = |ms| view.standing(&node("b"), at(ms).moment);
+        assert_eq!(standing(earliest - 1), Standing::Live, "{skew} h");
+        assert_eq!(standing(latest), Standing::Silent, "{skew} h");
+    }
+}

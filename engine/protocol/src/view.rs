@@ -1,0 +1,120 @@
+//! The cluster as one node sees it: an immutable snapshot of one listing of the heartbeats.
+//!
+//! Owns who counts as live. Ages run on between listings, so a node leaves the view at its time also while the
+//! bucket is silent (R-TLS-4).
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use crate::{
+    NodeId,
+    clock::Moment,
+    lease::Timing,
+    records::{NodeRecord, RecordError},
+    store::Version,
+};
+
+/// One node's heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its version.
+    pub version: Version,
+    /// What it says.
+    pub record: Result<Arc<NodeRecord>, RecordError>,
+    /// When its last live write began, as this node's own clock saw it. Good enough to choose whom to talk to;
+    /// nothing is ever taken from a node by it.
+    pub written: Moment,
+}
+
+/// A snapshot of the heartbeats.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    peers: BTreeMap<NodeId, Peer>,
+    in_view: Duration,
+    grace: Duration,
+    /// There was a listing. Before it, nobody is known to be absent.
+    listed: bool,
+}
+
+/// What a view says about a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It renews its lease.
+    Live,
+    /// It should have renewed it and did not, its heartbeat cannot be read, or nothing was listed yet.
+    Silent,
+    /// It was fenced, and nobody has watched for long enough since to say that it holds nothing.
+    Ending,
+    /// It was fenced and holds nothing any more, or it released its lease.
+    Gone,
+    /// It has no heartbeat: never started, or deleted, which frees nothing (R-LEASE-7).
+    Absent,
+}
+
+impl View {
+    /// The view before the first listing.
+    #[must_use]
+    pub fn unknown(timing: &Timing) -> Self {
+        Self { listed: false, ..Self::new(timing, BTreeMap::new()) }
+    }
+
+    /// The view of a listing.
+    #[must_use]
+    pub fn new(timing: &Timing, peers: BTreeMap<NodeId, Peer>) -> Self {
+        Self { peers, in_view: timing.in_view(), grace: timing.grace, listed: true }
+    }
+
+    /// A node's heartbeat.
+    #[must_use]
+    pub fn peer(&self, node: &NodeId) -> Option<&Peer> {
+        self.peers.get(node)
+    }
+
+    /// What a node is at `now`.
+    #[must_use]
+    pub fn standing(&self, node: &NodeId, now: Moment) -> Standing {
+        match self.peers.get(node) {
+            None if !self.listed => Standing::Silent,
+            None => Standing::Absent,
+            Some(Peer { record: Err(_), .. }) => Standing::Silent,
+            Some(peer @ Peer { record: Ok(record), .. }) => self.judge(record, now.since(peer.written)),
+        }
+    }
+
+    /// What a node is whose heartbeat was just read.
+    #[must_use]
+    pub fn standing_of(&self, record: &NodeRecord) -> Standing {
+        self.judge(record, Duration::ZERO)
+    }
+
+    fn judge(&self, record: &NodeRecord, age: Duration) -> Standing {
+        if record.is_gone(self.grace) {
+            Standing::Gone
+        } else if !record.is_live() {
+            Standing::Ending
+        } else if age < self.in_view {
+            Standing::Live
+        } else {
+            Standing::Silent
+        }
+    }
+
+    /// The nodes live at `now`, in the order of their ids.
+    pub fn live(&self, now: Moment) -> impl Iterator<Item = (&NodeId, &NodeRecord)> {
+        self.peers.iter().filter_map(move |(node, peer)| {
+            let record = peer.record.as_ref().ok()?;
+            (self.judge(record, now.since(peer.written)) == Standing::Live).then_some((node, &**record))
+        })
+    }
+
+    /// The live node that published the certificate with this fingerprint. A peer with any other is refused: one
+    /// that was fenced or released, whose heartbeat is gone or old, or that has a new key (R-TLS-4).
+    #[must_use]
+    pub fn trusted(&self, fingerprint: &str, now: Moment) -> Option<&NodeId> {
+        self.live(now)
+            .find(|(_, record)| record.presence.fingerprint.as_deref() == Some(fingerprint))
+            .map(|(node, _)| node)
+    }
+}
+
+#[cfg(test)]
+mod tests;
