@@ -1,9 +1,9 @@
 //! The records nodes agree by: `nodes/<id>`, a node's lease, and `owners/<tenant>/<class>/<name>`, who holds an
 //! actor.
 //!
-//! Owns their text and what makes one malformed; their keys are in `object_keys`. JSON with a `format`; fields it does not know are
-//! left alone, so that a later version may add some, and decide nothing here. What a record means for anybody is
-//! `lease`'s and `ownership`'s.
+//! Owns their text and what makes one malformed. JSON with a `format`; fields it does not know are left alone, so
+//! that a later version may add some, and decide nothing here. What a record means for anybody is `lease`'s and
+//! `ownership`'s, its key is in `object_keys`.
 
 mod identity;
 mod node;
