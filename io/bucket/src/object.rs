@@ -87,6 +87,19 @@ impl Body {
         Self(counted.boxed_local())
     }
 
+    /// The same bytes; `kept` is dropped once the last of them came, the body failed or it was dropped.
+    pub fn holding<T: 'static>(self, kept: T) -> Self {
+        let state = Some((self.0, kept));
+        let held = stream::unfold(state, |state| async move {
+            let (mut chunks, kept) = state?;
+            match chunks.next().await? {
+                Ok(chunk) => Some((Ok(chunk), Some((chunks, kept)))),
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        Self(held.boxed_local())
+    }
+
     /// The next bytes; `None` once all of them came.
     pub async fn next(&mut self) -> Option<Result<Bytes, ReadError>> {
         self.0.next().await
@@ -123,6 +136,20 @@ mod tests {
             assert!(matches!(read, Err(ReadError::Malformed(_))), "{length}: {read:?}");
         }
         assert!(matches!(block_on(object(1, &[]).bytes(9)), Err(ReadError::Malformed(_))));
+    }
+
+    #[test]
+    fn a_body_lets_go_of_what_it_holds_at_its_end() {
+        for (length, ends) in [(4, true), (5, false)] {
+            let held = std::rc::Rc::new(());
+            let mut body = object(length, &[b"ab", b"cd"]).body.holding(std::rc::Rc::clone(&held));
+            for _ in 0..2 {
+                assert!(matches!(block_on(body.next()), Some(Ok(_))));
+                assert_eq!(std::rc::Rc::strong_count(&held), 2);
+            }
+            assert_eq!(block_on(body.next()).is_none(), ends);
+            assert_eq!(std::rc::Rc::strong_count(&held), 1);
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wasmkeep-host", &["wasmkeep-protocol", "wasmkeep-storage", "wasmkeep-actor"]),
     ("wasmkeep-sdk", &[]),
     ("wasmkeep-bucket", &["wasmkeep-protocol"]),
+    ("wasmkeep-core", &["wasmkeep-bucket", "wasmkeep-protocol"]),
     ("wasmkeep-node", &["wasmkeep-protocol", "wasmkeep-storage", "wasmkeep-actor", "wasmkeep-host"]),
     ("wasmkeep-cli", &["wasmkeep-protocol", "wasmkeep-node"]),
     (
