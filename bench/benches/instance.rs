@@ -18,6 +18,7 @@ fn setting(timers: &Timers) -> Setting {
         env: Arc::default(),
         calls: None,
         timers: timers.handle(),
+        outbound: None,
     }
 }
 

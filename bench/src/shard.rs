@@ -200,6 +200,7 @@ impl World for BenchWorld {
             env: Default::default(),
             calls: None,
             timers: self.parts.timers.clone(),
+            outbound: None,
         };
         let started = self.parts.version.instantiate(setting).await;
         started.map_err(|error| Refusal::Start(error.to_string()))

@@ -127,6 +127,7 @@ impl Instance {
         let state = self.store.data_mut();
         state.chain = CallChain::default();
         state.ends_at = None;
+        state.end_outbound();
         state.log.flush();
     }
 }

@@ -17,6 +17,7 @@ mod imports;
 mod instance;
 mod load;
 mod log;
+pub mod outbound;
 mod runtime;
 mod state;
 mod timers;

@@ -1,6 +1,6 @@
 //! What one live instance carries beside its memory: who it is, its database, WASI's state and its limits.
 
-use std::{future::Future, rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use send_wrapper::SendWrapper;
 use wasmkeep_protocol::call_chain::CallChain;
@@ -14,6 +14,7 @@ use wasmtime_wasi_http::{
 use crate::{
     calls::Calls,
     log::{ActorLog, Stream},
+    outbound::{self, EventSpan, Outbound, Sent},
 };
 
 /// Host resources (streams, header lists, pollables, cursors) an instance may hold at once; over it, the next
@@ -63,6 +64,8 @@ pub struct Setting {
     pub calls: Option<Rc<dyn Calls>>,
     /// See [`crate::Timers::handle`].
     pub timers: tokio::runtime::Handle,
+    /// What carries its outbound requests; without it they are denied.
+    pub outbound: Option<Arc<dyn Outbound>>,
 }
 
 /// The data of an instance's wasmtime store.
@@ -115,8 +118,13 @@ impl ActorState {
             table,
             wasi,
             http,
-            hooks: HttpHooks,
+            hooks: HttpHooks { outbound: setting.outbound.clone(), span: EventSpan::default() },
         }
+    }
+
+    /// Ends the outbound requests that the event has under way.
+    pub(crate) fn end_outbound(&mut self) {
+        self.hooks.span.end();
     }
 }
 
@@ -156,25 +164,30 @@ impl ResourceLimiter for Limits {
 }
 
 /// What differs from WASI's defaults for HTTP.
-struct HttpHooks;
-
-type Sent<T> = Box<dyn Future<Output = Result<T, WasiError>> + Send>;
+struct HttpHooks {
+    outbound: Option<Arc<dyn Outbound>>,
+    span: EventSpan,
+}
 
 impl WasiHttpHooks for HttpHooks {
-    /// Only `host`, which `incoming-request.authority` tells. What else must not pass is removed from requests
-    /// before the guest sees them and from responses after it made them, so that a guest that copies headers
-    /// from one to the other is not punished for it.
+    /// Only `host`, which `incoming-request.authority` tells and `outgoing-request.set-authority` says. What else
+    /// must not pass is removed from messages on their way, so that a guest that copies headers from one to the
+    /// other is not punished for it.
     fn is_forbidden_header(&mut self, name: &http::HeaderName) -> bool {
         name == http::header::HOST
     }
 
-    /// Outbound requests are not built yet.
     fn send_request(
         &mut self,
-        _: http::Request<WasiBody>,
-        _: Option<RequestOptions>,
+        request: http::Request<WasiBody>,
+        options: Option<RequestOptions>,
         _: Sent<()>,
     ) -> Sent<(http::Response<WasiBody>, Sent<()>)> {
-        Box::new(std::future::ready(Err(WasiError::HttpRequestDenied)))
+        match &self.outbound {
+            Some(outbound) => {
+                outbound::send(&**outbound, &mut self.span, request, options.unwrap_or_default())
+            }
+            None => Box::new(std::future::ready(Err(WasiError::HttpRequestDenied))),
+        }
     }
 }

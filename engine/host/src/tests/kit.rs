@@ -230,6 +230,7 @@ pub(crate) fn setting() -> Setting {
         env: Arc::default(),
         calls: None,
         timers: TIMERS.handle(),
+        outbound: None,
     }
 }
 

@@ -58,7 +58,7 @@ fn the_standard_library_finds_what_it_imports() {
         "/random",
         "/fs",
         "/socket",
-        "/outbound",
+        "/outbound?url=http://127.0.0.1:9/",
         "/log",
         "/sleep?ms=1",
     ] {
