@@ -133,3 +133,18 @@ pub const LISTING_SILENCE: Duration = Duration::from_secs(5);
 
 /// Time history stays in the bucket before it may be collected (default of `--history-retention-secs`, R-HIST-1).
 pub const HISTORY_RETENTION: Duration = Duration::from_secs(3600);
+
+/// Outbound requests one actor may have open at a time; the next one fails with `connection-limit-reached`.
+pub const OUTBOUND_REQUESTS_PER_ACTOR_MAX: usize = 32;
+
+/// Outbound requests a node may have open at a time, before the open-file limit lowers it.
+pub const OUTBOUND_REQUESTS_MAX: usize = 1024;
+
+/// Time to connect for an outbound request, name lookup and TLS included. A guest may ask for less.
+pub const OUTBOUND_CONNECT: Duration = Duration::from_secs(10);
+
+/// How long an outbound connection is kept for the next request to the same place.
+pub const OUTBOUND_IDLE: Duration = Duration::from_secs(10);
+
+/// Outbound connections kept for one place.
+pub const OUTBOUND_IDLE_PER_HOST_MAX: usize = 8;

@@ -3,6 +3,7 @@
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
+use wasmkeep_node::config::OutboundRange;
 use wasmkeep_protocol::{ActorClass, access::Rule, limits};
 
 /// A self-hosted platform of actors: WebAssembly components, each with its own SQLite database.
@@ -80,6 +81,10 @@ pub struct Node {
     /// This node's name, in the `x-wasmkeep-node` header.
     #[arg(long, value_name = "ID", default_value = "local")]
     pub node_id: wasmkeep_protocol::NodeId,
+
+    /// Let actors connect to these addresses although they are not public. Repeatable.
+    #[arg(long, value_name = "CIDR")]
+    pub allow_outbound: Vec<OutboundRange>,
 
     /// Client connections at once; lowered to fit the open-file limit.
     #[arg(long, value_name = "N", default_value_t = limits::CONNECTIONS_MAX, value_parser = at_least_one)]
@@ -178,6 +183,7 @@ impl FromStr for EnvFile {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
             None => Ok(Self { class: None, file: text.into() }),
+            Some((class, "")) => Err(format!("no file follows '{class}='")),
             Some((class, file)) => {
                 let class = class.parse().map_err(|error| format!("the class '{class}': {error}"))?;
                 Ok(Self { class: Some(class), file: file.into() })

@@ -68,9 +68,11 @@ impl From<NodeError> for Failure {
             NodeError::Preflight(PreflightError::IoUring(_)) => Status::IoUring,
             NodeError::Preflight(_)
             | NodeError::Start(StartError::SelfTest { .. } | StartError::Executor { .. }) => Status::Cores,
-            NodeError::Start(_) | NodeError::Runtime(_) | NodeError::Sqlite(_) | NodeError::Thread(_) => {
-                Status::Internal
-            }
+            NodeError::Start(_)
+            | NodeError::Runtime(_)
+            | NodeError::Outbound(_)
+            | NodeError::Sqlite(_)
+            | NodeError::Thread(_) => Status::Internal,
         };
         Self::new(status, error)
     }

@@ -116,6 +116,7 @@ pub(crate) fn node_config(
         tenant: "default".parse().map_err(|error| Failure::new(Status::Internal, error))?,
         classes,
         stateless,
+        allow_outbound: flags.allow_outbound,
         connections_max: flags.max_connections,
         limits: ActorLimits {
             resident_max: limits.max_resident,
@@ -172,8 +173,11 @@ impl Values {
     fn read(files: &[EnvFile]) -> Result<Self, Failure> {
         let mut values = Self::default();
         for EnvFile { class, file } in files {
-            let failure = |error: dotenvy::Error| {
-                Failure::new(Status::Component, format!("the values in {file:?} cannot be read: {error}"))
+            let failure = |error| {
+                Failure::new(
+                    Status::Component,
+                    format!("the values in {file:?} cannot be read: {}", told(file, error)),
+                )
             };
             let into = match class {
                 None => &mut values.shared,
@@ -196,9 +200,45 @@ impl Values {
     }
 }
 
+/// Says what is wrong with a file of values, and where, without a value: it may be a secret.
+fn told(file: &Path, error: dotenvy::Error) -> String {
+    let wrong = match error {
+        dotenvy::Error::LineParse(wrong, _) => wrong,
+        other => return other.to_string(),
+    };
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let first = wrong.lines().next().unwrap_or_default();
+    // The error has the line, or its value alone.
+    let place = text.lines().position(|line| line.contains(first)).map_or(0, |at| at + 1);
+    format!("line {place} is not NAME=VALUE; a value with spaces or $ goes in 'single quotes'")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // R-FLAG-2
+    #[test]
+    fn a_line_that_is_no_value_is_told_by_its_number_and_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("values");
+        for (text, line) in [
+            ("A=1\nTOKEN=s3cret with spaces\n", 2),
+            ("s3cret\n", 1),
+            ("# a comment\n\nA='s3cret\n", 3),
+            ("=s3cret\n", 1),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let failure = Values::read(&[EnvFile { class: None, file: file.clone() }]).unwrap_err();
+            let sentence = failure.to_string();
+            assert!(sentence.contains(&format!("line {line} is not NAME=VALUE")), "{text:?}: {sentence}");
+            assert!(!sentence.contains("s3cret") && failure.status == Status::Component, "{sentence}");
+        }
+        std::fs::write(&file, "export A=1\nB='pa$$word # 1'\nC=\"two\\nlines\"\nD=\n").unwrap();
+        let values = Values::read(&[EnvFile { class: None, file }]).unwrap();
+        let pairs: Vec<_> = values.of(None).iter().map(|(n, v)| format!("{n}={v}")).collect();
+        assert_eq!(pairs, ["A=1", "B=pa$$word # 1", "C=two\nlines", "D="]);
+    }
 
     #[test]
     fn values_for_a_class_win_over_values_for_all_and_later_files_over_earlier() {

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule};
 
+pub use crate::egress::OutboundRange;
 use crate::runtime::Placement;
 
 /// Everything a node needs to know.
@@ -21,6 +22,8 @@ pub struct Config {
     pub classes: Vec<ClassConfig>,
     /// What answers outside `/actor` and `/_wasmkeep`.
     pub stateless: Option<ComponentConfig>,
+    /// Addresses that are not public and that actors may connect to all the same.
+    pub allow_outbound: Vec<OutboundRange>,
     /// Client connections at once, before the open-file limit lowers it.
     pub connections_max: usize,
     /// Limits of actors.

@@ -3,6 +3,7 @@
 //! It reads no flag, no environment variable and prints nothing; the command line does.
 
 pub mod config;
+mod egress;
 pub mod http;
 mod metrics;
 mod node;

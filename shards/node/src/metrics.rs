@@ -26,6 +26,7 @@ use wasmkeep_actor::Happening;
 use wasmkeep_protocol::ActorClass;
 
 use crate::{
+    egress::OutboundMetrics,
     http::{Admission, Stats},
     runtime::{Beat, OffloadPool},
 };
@@ -64,6 +65,8 @@ struct ShardLabels {
 pub(crate) struct Metrics {
     registry: Registry,
     families: Families,
+    /// Of outbound requests.
+    pub(crate) outbound: OutboundMetrics,
     watched: Arc<OnceLock<Watched>>,
 }
 
@@ -119,8 +122,10 @@ impl Metrics {
         let watched = Arc::new(OnceLock::new());
         let mut registry = Registry::with_prefix("wasmkeep");
         families.register(&mut registry);
+        let outbound = OutboundMetrics::default();
+        outbound.register(&mut registry);
         registry.register_collector(Box::new(RuntimeCollector { watched: Arc::clone(&watched), offload }));
-        Self { registry, families, watched }
+        Self { registry, families, outbound, watched }
     }
 
     /// To be called once, when the shards run.

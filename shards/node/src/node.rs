@@ -15,10 +15,12 @@ use std::{
 };
 
 use wasmkeep_host::{Identity, LoadError, Runtime, RuntimeConfig, RuntimeError, Timers};
+use wasmkeep_protocol::limits;
 use wasmkeep_storage::Pacer;
 
 use crate::{
     config::{ComponentConfig, Config},
+    egress::Egress,
     http::{self, Admission, Front, Handover, Inbound, ListenError, Stats},
     metrics::{Metrics, Watched},
     runtime::{
@@ -72,6 +74,9 @@ pub enum NodeError {
     /// wasmtime.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+    /// The client of outbound requests.
+    #[error("outbound requests cannot be set up: {0}")]
+    Outbound(#[from] reqwest::Error),
     /// The linked SQLite.
     #[error(transparent)]
     Sqlite(#[from] wasmkeep_storage::VersionError),
@@ -118,23 +123,23 @@ impl Node {
         wasmkeep_storage::check_sqlite_version()?;
         preflight(&config.placement)?;
         let shards = config.placement.shards;
-        let (connections_max, resident_max) = fit_open_files(&config, open_files_max())?;
+        let fitted = fit_open_files(&config, open_files_max())?;
         let lock = take_data_dir(&config.data_dir)?;
         let bound = http::listen(config.listen, shards)?;
         let runtime = Runtime::new(&RuntimeConfig {
             cache_dir: config.data_dir.join("compiled"),
-            resident_max: resident_max + SPARE_INSTANCES,
+            resident_max: fitted.resident_max + SPARE_INSTANCES,
             memory_bytes_max: config.limits.memory_bytes_max,
         })?;
         let offload = OffloadPool::start(OFFLOAD_THREADS).map_err(NodeError::Thread)?;
-        let state = Arc::new(load(&config, resident_max, &runtime, offload)?);
+        let state = Arc::new(load(&config, &fitted, &runtime, offload)?);
         let epochs = runtime.clone();
         let hooks = Hooks {
             on_tick: Box::new(move || epochs.advance_epoch()),
             stall_after: config.stall_after,
             ..Hooks::default()
         };
-        let admission = Admission::new(connections_max);
+        let admission = Admission::new(fitted.connections_max);
         let (report, reports) = flume::bounded(shards);
         let (controls, seats) = seats(bound.listeners, &state, &admission, &report);
         let running = start(&config.placement, hooks, move |context| {
@@ -173,16 +178,29 @@ impl Node {
     }
 }
 
+/// What the open-file limit leaves of the numbers asked for.
+struct Fitted {
+    connections_max: usize,
+    resident_max: usize,
+    outbound_max: usize,
+}
+
 /// Lowers the numbers of connections and resident actors to what the open-file limit allows (R-FLAG-2): what is
-/// left for both is shared in proportion, a connection needing one descriptor and an actor two.
-fn fit_open_files(config: &Config, files: u64) -> Result<(usize, usize), NodeError> {
+/// left for both is shared in proportion, a connection needing one descriptor and an actor two. Outbound requests
+/// have an eighth, so that actors cannot take the descriptors of clients.
+fn fit_open_files(config: &Config, files: u64) -> Result<Fitted, NodeError> {
     let shards = config.placement.shards as u64;
-    let other = OTHER_FILES + 32 * shards;
+    let outbound = (files / 8).min(limits::OUTBOUND_REQUESTS_MAX as u64);
+    let other = OTHER_FILES + 32 * shards + outbound;
     let (connections, resident) = (config.connections_max as u64, config.limits.resident_max as u64);
     let wanted = connections.saturating_add(resident.saturating_mul(FILES_PER_ACTOR));
     let left = files.saturating_sub(other);
     if wanted <= left {
-        return Ok((config.connections_max, config.limits.resident_max));
+        return Ok(Fitted {
+            connections_max: config.connections_max,
+            resident_max: config.limits.resident_max,
+            outbound_max: outbound as usize,
+        });
     }
     let share = |part: u64| (u128::from(part) * u128::from(left) / u128::from(wanted)) as usize;
     let (connections, resident) = (share(connections), share(resident));
@@ -195,7 +213,7 @@ fn fit_open_files(config: &Config, files: u64) -> Result<(usize, usize), NodeErr
         resident,
         "the open-file limit is low: fewer connections and fewer actors in memory than asked for"
     );
-    Ok((connections, resident))
+    Ok(Fitted { connections_max: connections, resident_max: resident, outbound_max: outbound as usize })
 }
 
 /// Makes the directory when missing and locks it.
@@ -217,7 +235,7 @@ fn take_data_dir(path: &Path) -> Result<File, NodeError> {
 
 fn load(
     config: &Config,
-    resident_max: usize,
+    fitted: &Fitted,
     runtime: &Runtime,
     offload: OffloadPool,
 ) -> Result<NodeState, NodeError> {
@@ -246,7 +264,8 @@ fn load(
         }
     };
     let mut limits = config.limits;
-    limits.resident_max = resident_max;
+    limits.resident_max = fitted.resident_max;
+    let metrics = Metrics::new(offload.clone());
     Ok(NodeState {
         node_id: config.node_id.clone(),
         tenant: config.tenant.clone(),
@@ -260,7 +279,8 @@ fn load(
         databases_dir: data_dir.join("actors").join(config.tenant.as_str()),
         limits,
         shards: config.placement.shards,
-        metrics: Metrics::new(offload.clone()),
+        egress: Egress::new(&config.allow_outbound, fitted.outbound_max, metrics.outbound.clone())?,
+        metrics,
         offload,
         timers: Timers::start().map_err(NodeError::Thread)?,
         shards_ready: AtomicUsize::new(0),

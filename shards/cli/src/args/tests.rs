@@ -24,6 +24,10 @@ fn flags_that_cannot_work_are_refused_in_one_sentence() {
         ("wasmkeep serve --actor counter=", "nothing follows"),
         ("wasmkeep serve --actor Counter=a.wasm", "the class 'Counter' cannot be used"),
         ("wasmkeep serve --access counter=closed", "use open, existing, existing:NAME or internal"),
+        ("wasmkeep serve --env counter=", "no file follows"),
+        ("wasmkeep serve --env Counter=values", "the class 'Counter'"),
+        ("wasmkeep serve --allow-outbound 10.0.0.1/8", "write 10.0.0.0/8"),
+        ("wasmkeep serve --allow-outbound localhost", "like 10.1.0.0/16"),
         ("wasmkeep serve --max-resident 0", "must be at least 1"),
         ("wasmkeep serve --event-limit-secs 0", "above 0"),
         ("wasmkeep serve --event-limit-secs inf", "above 0"),
@@ -45,4 +49,5 @@ fn a_node_needs_no_flag_but_what_it_serves() {
     assert_eq!(serve.node.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(serve.node.max_connections, 10_000);
     assert_eq!(serve.actors.len(), 1);
+    assert!(serve.node.allow_outbound.is_empty());
 }

@@ -59,6 +59,7 @@ impl ShardWorld {
             env: Arc::clone(env),
             calls: self.calls.get().cloned(),
             timers: self.node.timers.handle(),
+            outbound: Some(self.node.egress.for_instance()),
         }
     }
 
