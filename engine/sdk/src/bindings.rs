@@ -23,6 +23,28 @@ pub mod http {
     });
 }
 
+/// `wasi:http/outgoing-handler`.
+pub mod outgoing {
+    wit_bindgen::generate!({
+        path: "../wit",
+        inline: "
+            package wasmkeep:sdk-outgoing;
+            world outgoing {
+                import wasi:http/outgoing-handler@0.2.12;
+            }
+        ",
+        world: "wasmkeep:sdk-outgoing/outgoing",
+        with: {
+            "wasi:io/poll@0.2.12": super::http::wasi::io::poll,
+            "wasi:io/error@0.2.12": super::http::wasi::io::error,
+            "wasi:io/streams@0.2.12": super::http::wasi::io::streams,
+            "wasi:clocks/monotonic-clock@0.2.12": super::http::wasi::clocks::monotonic_clock,
+            "wasi:http/types@0.2.12": super::http::wasi::http::types,
+        },
+        generate_all,
+    });
+}
+
 /// The interfaces of `wasmkeep:actor`.
 pub mod platform {
     wit_bindgen::generate!({

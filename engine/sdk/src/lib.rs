@@ -32,6 +32,7 @@ mod call;
 mod error;
 mod form;
 mod hooks;
+pub mod outbound;
 mod request;
 mod response;
 pub mod storage;

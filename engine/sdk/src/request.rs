@@ -76,7 +76,7 @@ impl Request {
     pub fn body(&mut self, bytes_max: usize) -> Result<Vec<u8>> {
         let mut reader = self.reader()?;
         let mut body = Vec::new();
-        while let Some(chunk) = reader.chunk(CHUNK_BYTES).map_err(unreadable)? {
+        while let Some(chunk) = reader.chunk(BodyReader::CHUNK_BYTES).map_err(unreadable)? {
             if body.len() + chunk.len() > bytes_max {
                 return Err(Error::new(413, format!("the body may have at most {bytes_max} bytes")));
             }
@@ -108,10 +108,8 @@ impl Request {
     /// # Errors
     /// Status 500 when the body was asked for before.
     pub fn reader(&mut self) -> Result<BodyReader> {
-        let taken = |()| Error::new(500, "the body was read twice");
-        let body = self.inner.consume().map_err(taken)?;
-        let stream = body.stream().map_err(taken)?;
-        Ok(BodyReader { stream, _body: body })
+        let body = self.inner.consume().map_err(|()| Error::new(500, "the body was read twice"))?;
+        Ok(BodyReader::of(body))
     }
 
     fn target(&self) -> &str {
@@ -119,10 +117,7 @@ impl Request {
     }
 }
 
-/// What is read from the host at once.
-const CHUNK_BYTES: usize = 64 << 10;
-
-/// A request's body as it arrives.
+/// The body of a request, or of another server's answer, as it arrives.
 pub struct BodyReader {
     // Dropped before the body it belongs to, which the host insists on.
     stream: InputStream,
@@ -130,10 +125,18 @@ pub struct BodyReader {
 }
 
 impl BodyReader {
+    /// What is read from the host at once.
+    pub(crate) const CHUNK_BYTES: usize = 64 << 10;
+
+    pub(crate) fn of(body: IncomingBody) -> BodyReader {
+        let stream = body.stream().expect("the stream of a body just taken was not");
+        BodyReader { stream, _body: body }
+    }
+
     /// The next bytes, at least one and at most `bytes_max`, waiting for them; `None` at the end.
     ///
     /// # Errors
-    /// When the client stopped sending before the end.
+    /// When the other side stopped sending before the end.
     pub fn chunk(&mut self, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         loop {
             match self.stream.blocking_read(bytes_max as u64) {

@@ -144,8 +144,7 @@ fn send_failure(out: ResponseOutparam) {
 }
 
 fn write_body(outgoing: OutgoingBody, body: Body) -> io::Result<()> {
-    let stream = outgoing.write().expect("the stream of a body just made was not taken");
-    let mut writer = BodyWriter { stream };
+    let mut writer = BodyWriter::of(&outgoing);
     match body {
         Body::Bytes(bytes) => writer.write_all(&bytes)?,
         Body::Stream(write) => write(&mut writer)?,
@@ -156,13 +155,20 @@ fn write_body(outgoing: OutgoingBody, body: Body) -> io::Result<()> {
     OutgoingBody::finish(outgoing, None).map_err(|code| io::Error::other(code.to_string()))
 }
 
-/// The body of a response that is being sent.
+/// The body of a response, or of an outbound request, that is being sent.
 pub struct BodyWriter {
     stream: OutputStream,
 }
 
+impl BodyWriter {
+    /// Of a body just made.
+    pub(crate) fn of(body: &OutgoingBody) -> BodyWriter {
+        BodyWriter { stream: body.write().expect("the stream of a body just made was not taken") }
+    }
+}
+
 impl Write for BodyWriter {
-    /// Waits until the host takes some of `bytes`. It fails once the client has left.
+    /// Waits until the host takes some of `bytes`. It fails once the other side has left.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.is_empty() {
             return Ok(0);
@@ -186,7 +192,7 @@ impl Write for BodyWriter {
 
 fn lost(error: StreamError) -> io::Error {
     match error {
-        StreamError::Closed => io::Error::new(io::ErrorKind::BrokenPipe, "the client has left"),
+        StreamError::Closed => io::Error::new(io::ErrorKind::BrokenPipe, "nobody reads it any more"),
         StreamError::LastOperationFailed(error) => io::Error::other(error.to_debug_string()),
     }
 }

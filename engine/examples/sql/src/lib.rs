@@ -7,13 +7,15 @@
 //! | [`bodies`] | `/echo`, `/count`, `/stream`, `/status`, `/header`, `/short-body`, `/long-body` |
 //! | [`raw`] | `/no-response`, `/unfinished`, `/trailers`, `/trap-after-head`, `/answer-first` |
 //! | [`limits`] | `/spin`, `/sleep`, `/trap`, `/panic`, `/exit`, `/recurse`, `/grow` |
-//! | [`surroundings`] | `/headers`, `/context`, `/env`, `/clock`, `/random`, `/fs`, `/socket`, `/outbound`, `/log`, `/set`, `/get`, `/alarm`, `/call`, `/sockets` |
+//! | [`surroundings`] | `/headers`, `/context`, `/env`, `/clock`, `/random`, `/fs`, `/socket`, `/log`, `/set`, `/get`, `/alarm`, `/call`, `/sockets` |
+//! | [`outward`] | `/outbound`, `/outbound-many`, `/outbound-kept` |
 //!
 //! Numbers in the query (`?ms=20`) are decimal.
 
 mod bodies;
 mod init;
 mod limits;
+mod outward;
 mod raw;
 mod statements;
 mod surroundings;
@@ -29,7 +31,7 @@ struct Sql;
 
 impl Handle for Sql {
     fn handle(request: Request) -> Result<Response> {
-        let routes = [statements::route, bodies::route, limits::route, surroundings::route];
+        let routes = [statements::route, bodies::route, limits::route, surroundings::route, outward::route];
         let mut request = Some(request);
         for route in routes {
             match route(request.take().expect("a route that answers nothing gives the request back")) {

@@ -8,16 +8,11 @@ use std::{
 };
 
 use serde_json::{Value as Json, json};
-use wasmkeep_sdk::{
-    Error, Request, Response, Result, actors, alarms,
-    bindings::http::wasi::http::types::{Fields, OutgoingRequest, Scheme},
-    context, websockets,
-};
+use wasmkeep_sdk::{Error, Request, Response, Result, actors, alarms, context, websockets};
 
 use crate::{
     Routed, number,
     system::wasi::{
-        http::outgoing_handler,
         random::random,
         sockets::{
             instance_network::instance_network,
@@ -45,7 +40,6 @@ pub(crate) fn route(request: Request) -> Routed {
         "/random" => Ok(json!(random::get_random_bytes(16))),
         "/fs" => Ok(files(&request.query_value("path").unwrap_or_else(|| "/etc/passwd".to_owned()))),
         "/socket" => number(&request, "port", 80).map(sockets),
-        "/outbound" => Ok(outbound(&request.query_value("to").unwrap_or_else(|| "localhost".to_owned()))),
         "/log" => log(&request),
         "/set" => {
             KEPT.replace(request.query_value("value").unwrap_or_default());
@@ -61,7 +55,7 @@ pub(crate) fn route(request: Request) -> Routed {
 }
 
 /// `{"ok": …}` or `{"error": …}`, the error as the contract names it.
-fn outcome<T: serde::Serialize, E: std::fmt::Debug>(result: std::result::Result<T, E>) -> Json {
+pub(crate) fn outcome<T: serde::Serialize, E: std::fmt::Debug>(result: std::result::Result<T, E>) -> Json {
     match result {
         Ok(value) => json!({ "ok": value }),
         Err(error) => json!({ "error": format!("{error:?}") }),
@@ -121,23 +115,6 @@ fn sockets(port: u16) -> Json {
             .and_then(|socket| socket.start_bind(&network, local))),
         "lookup": outcome(ip_name_lookup::resolve_addresses(&network, "localhost").map(|_| ())),
     })
-}
-
-/// An outgoing request to the authority `to`.
-fn outbound(to: &str) -> Json {
-    let request = OutgoingRequest::new(Fields::new());
-    let made = request
-        .set_scheme(Some(&Scheme::Http))
-        .and_then(|()| request.set_authority(Some(to)))
-        .and_then(|()| request.set_path_with_query(Some("/")));
-    if made.is_err() {
-        return json!({ "error": "not an authority" });
-    }
-    let answer = outgoing_handler::handle(request, None).and_then(|future| {
-        future.subscribe().block();
-        future.get().expect("it is ready").expect("it was not taken")
-    });
-    outcome(answer.map(|response| response.status()))
 }
 
 /// Writes `lines` lines of `bytes` bytes to standard output and one to standard error.

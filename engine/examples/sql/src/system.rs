@@ -12,7 +12,6 @@ wit_bindgen::generate!({
             import wasi:sockets/tcp-create-socket@0.2.12;
             import wasi:sockets/udp-create-socket@0.2.12;
             import wasi:sockets/ip-name-lookup@0.2.12;
-            import wasi:http/outgoing-handler@0.2.12;
         }
     ",
     world: "sample:sql/system",
@@ -21,7 +20,6 @@ wit_bindgen::generate!({
         "wasi:io/error@0.2.12": wasmkeep_sdk::bindings::http::wasi::io::error,
         "wasi:io/streams@0.2.12": wasmkeep_sdk::bindings::http::wasi::io::streams,
         "wasi:clocks/monotonic-clock@0.2.12": wasmkeep_sdk::bindings::http::wasi::clocks::monotonic_clock,
-        "wasi:http/types@0.2.12": wasmkeep_sdk::bindings::http::wasi::http::types,
     },
     generate_all,
 });
