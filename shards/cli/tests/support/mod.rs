@@ -75,9 +75,25 @@ impl Node {
         Node::start_with(data_dir, &arguments)
     }
 
+    /// As [`Node::start`], with variables in the environment of its process.
+    pub fn start_in(variables: &[(&str, String)], flags: &[&str]) -> Node {
+        let folder = tempfile::tempdir().unwrap();
+        let mut arguments = samples();
+        arguments.extend(flags.iter().map(ToString::to_string));
+        let mut command = wasmkeep();
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let mut node = Node::run(command, folder.path(), &arguments);
+        node._folder = Some(folder);
+        node
+    }
+
     pub fn start_with(data_dir: &Path, arguments: &[String]) -> Node {
+        Node::run(wasmkeep(), data_dir, arguments)
+    }
+
+    fn run(mut command: Command, data_dir: &Path, arguments: &[String]) -> Node {
         share_compiled_code(data_dir);
-        let mut child = wasmkeep()
+        let mut child = command
             .args(["serve", "--listen=127.0.0.1:0", "--overprovisioned", "--data-dir"])
             .arg(data_dir)
             .args(arguments)
