@@ -36,6 +36,34 @@ pub const STOP_RELEASES: Duration = Duration::from_secs(16);
 /// moment of its own (R-WAIT-3).
 pub const FAILOVER_SPREAD: Duration = Duration::from_secs(1);
 
+/// Pause before a release of an ownership record that did not land is tried again (R-OWN-2).
+pub const RELEASE_RETRY: Duration = Duration::from_secs(1);
+
+/// How often one take of an actor is written while the record it replaces still stands; then its callers are told
+/// to retry.
+pub const OWNER_WRITES_MAX: u32 = 3;
+
+/// How long a node waits for a connection to another (R-FWD-3).
+pub const FORWARD_CONNECT: Duration = Duration::from_secs(5);
+
+/// How long it waits for the answer to a forwarded request (R-FWD-3).
+pub const FORWARD_ANSWER: Duration = Duration::from_secs(30);
+
+/// How long a node that failed to take an event is passed over (R-FWD-4).
+pub const PEER_SKIP: Duration = Duration::from_secs(10);
+
+/// How long a node that proved alive is not suspected again (R-WAIT-4).
+pub const SUSPICION_PAUSE: Duration = Duration::from_secs(10);
+
+/// How often the requests kept for one actor have its record read, or ask for it (R-WAIT-3).
+pub const FAILOVER_ASK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Requests kept for one actor (R-WAIT-3).
+pub const FAILOVER_KEPT_PER_ACTOR_MAX: usize = 64;
+
+/// The part of the connection limit that kept requests may fill (R-WAIT-3).
+pub const FAILOVER_KEPT_DIVISOR: usize = 4;
+
 /// How often at most one node's clock is warned about (R-LEASE-9).
 pub const SKEW_WARNING_PERIOD: Duration = Duration::from_secs(60);
 

@@ -1,0 +1,185 @@
+//! What becomes of a request for an actor this node does not hold, and of one that another node did not answer.
+//!
+//! Owns the choice and the words of a refusal. It knows no connection: who opens one reports how it went.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    NodeId,
+    clock::Moment,
+    failover::Suspects,
+    limits::PEER_SKIP,
+    ownership::{Denial, Owner},
+};
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A client.
+    Outside,
+    /// Another node, which forwarded it: it goes no further (R-FWD-1).
+    Peer,
+    /// An actor of this node.
+    Call,
+}
+
+/// What matters about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ask {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// A GET or HEAD without a body, or a WebSocket upgrade.
+    pub bodiless: bool,
+}
+
+impl Ask {
+    /// Whether it may wait for a takeover (R-WAIT-1): nothing that could write is run late for a caller who gave up.
+    #[must_use]
+    pub fn may_wait(self) -> bool {
+        self.bodiless && self.origin == Origin::Outside
+    }
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// To this node, once.
+    Forward(NodeId),
+    /// Kept until this node's actors are free, or it proves alive.
+    Keep(NodeId),
+    /// Answered at once.
+    Refuse(Refusal),
+}
+
+/// Why a request was not served. None of these says that it ran; [`Refusal::NotAnswered`] and
+/// [`Refusal::TimedOut`] do not say that it did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Its actor's node does not renew its lease, or the wait for a takeover ended without one.
+    #[error("the actor's node is not reachable; retry")]
+    NotReachable,
+    /// The node was asked, or could not be, and did not answer (R-FWD-2).
+    #[error("the actor's node did not answer; retry")]
+    NotAnswered,
+    /// It was asked and did not answer within its time (R-FWD-3).
+    #[error("the actor's node did not answer in time")]
+    TimedOut,
+    /// It reached this node as the actor's, and is another's.
+    #[error("the actor is on another node; retry")]
+    Elsewhere,
+    /// This node's lease is not valid.
+    #[error("this node cannot reach the cluster's bucket; retry")]
+    NoLease,
+    /// This node takes no actor.
+    #[error("this node takes no actors; retry")]
+    NotTaking,
+    /// The bucket did not answer.
+    #[error("the cluster's bucket did not answer; retry")]
+    BucketSilent,
+    /// The actor's ownership record is damaged.
+    #[error("the actor's ownership record cannot be read")]
+    Unreadable,
+}
+
+impl Refusal {
+    /// The HTTP status. Each 503 carries `Retry-After: 1`.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::TimedOut => 504,
+            Self::Unreadable => 500,
+            _ => 503,
+        }
+    }
+}
+
+/// What this node is, to a request it does not serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Here {
+    /// It keeps requests: `--failover-wait-secs` is not 0, and it neither drains nor stops.
+    pub keeps: bool,
+}
+
+/// What becomes of a request whose actor this node could not take.
+#[must_use]
+pub fn route(ask: Ask, denial: &Denial, here: Here, suspects: &Suspects) -> Route {
+    let keep = |node: &NodeId| {
+        if ask.may_wait() && here.keeps {
+            Route::Keep(node.clone())
+        } else {
+            Route::Refuse(Refusal::NotReachable)
+        }
+    };
+    match denial {
+        Denial::Owned(Owner::Live(_)) if ask.origin == Origin::Peer => Route::Refuse(Refusal::Elsewhere),
+        // Only what may wait waits: anything else is sent, and told at once how it went.
+        Denial::Owned(Owner::Live(node)) if suspects.suspects(node) && ask.may_wait() && here.keeps => {
+            Route::Keep(node.clone())
+        }
+        Denial::Owned(Owner::Live(node)) => Route::Forward(node.clone()),
+        Denial::Owned(Owner::Silent(node) | Owner::Ending(node) | Owner::Unclear(node)) => keep(node),
+        Denial::Owned(Owner::Nobody | Owner::Ourselves) | Denial::BucketSilent => {
+            Route::Refuse(Refusal::BucketSilent)
+        }
+        Denial::NoLease => Route::Refuse(Refusal::NoLease),
+        Denial::NotTaking => Route::Refuse(Refusal::NotTaking),
+        Denial::Unreadable(_) => Route::Refuse(Refusal::Unreadable),
+    }
+}
+
+/// How an attempt to reach a node ended without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// No connection could be opened, within [`crate::limits::FORWARD_CONNECT`].
+    NotOpened,
+    /// A connection kept open turned out to be closed before anything was written into it.
+    ClosedUnused,
+    /// The connection failed after something was written.
+    Lost,
+    /// No answer within [`crate::limits::FORWARD_ANSWER`].
+    Silent,
+}
+
+/// What to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remedy {
+    /// Send the request again, on a new connection. It was not written, so it did not run.
+    pub again: bool,
+    /// What to answer if not.
+    pub refusal: Refusal,
+    /// Whether the node is suspected from now on (R-WAIT-1).
+    pub suspect: bool,
+}
+
+/// A request that may have been written is never sent again (R-FWD-2).
+#[must_use]
+pub fn remedy(trouble: Trouble) -> Remedy {
+    let refuse = |refusal| Remedy { again: false, refusal, suspect: false };
+    match trouble {
+        Trouble::NotOpened => Remedy { suspect: true, ..refuse(Refusal::NotAnswered) },
+        Trouble::ClosedUnused => Remedy { again: true, ..refuse(Refusal::NotAnswered) },
+        Trouble::Lost => refuse(Refusal::NotAnswered),
+        Trouble::Silent => refuse(Refusal::TimedOut),
+    }
+}
+
+/// Nodes that failed to take an event, passed over for a while when one is chosen to take an actor (R-FWD-4).
+#[derive(Debug, Default)]
+pub struct Skipped(BTreeMap<NodeId, Moment>);
+
+impl Skipped {
+    /// This node failed to take an event.
+    pub fn failed(&mut self, node: NodeId, now: Moment) {
+        self.0.retain(|_, until| now < *until);
+        self.0.insert(node, now + PEER_SKIP);
+    }
+
+    /// Whether to pass it over.
+    #[must_use]
+    pub fn skips(&self, node: &NodeId, now: Moment) -> bool {
+        self.0.get(node).is_some_and(|until| now < *until)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::*;
+use crate::{
+    lease::Timing,
+    records::{NodeRecord, NodeState, Nonce, Process, RecordError},
+    store::Version,
+    view::{Peer, View},
+};
+
+fn at(ms: u64) -> Moment {
+    Moment::after_boot(Duration::from_millis(ms))
+}
+
+fn node() -> NodeId {
+    "b".parse().unwrap()
+}
+
+const HERE: Here = Here { keeps: true };
+
+fn ask(origin: Origin, bodiless: bool) -> Ask {
+    Ask { origin, bodiless }
+}
+
+/// A view in which node `b` wrote its lease at `written_ms`.
+fn view(written_ms: u64) -> View {
+    let record = NodeRecord {
+        process: Process::from_bits(1),
+        sequence: written_ms,
+        nonce: Nonce::from_bits(1),
+        state: NodeState::Live,
+        written_at_ms: written_ms,
+        ttl: Duration::from_secs(10),
+        presence: Arc::default(),
+    };
+    let peer = Peer { version: Version::new("v"), record: Ok(Arc::new(record)), written: at(written_ms) };
+    View::new(&Timing::default(), BTreeMap::from([(node(), peer)]))
+}
+
+// R-FWD-1, R-WAIT-1
+#[test]
+fn only_what_cannot_write_and_comes_from_outside_is_kept_and_only_while_the_owner_is_or_seems_gone() {
+    let get = ask(Origin::Outside, true);
+    let others = [ask(Origin::Outside, false), ask(Origin::Call, true), ask(Origin::Call, false)];
+    let trusting = Suspects::default();
+    let mut suspects = Suspects::default();
+    suspects.failed(&node(), at(0));
+    let forward = Route::Forward(node());
+    let keep = Route::Keep(node());
+    let refuse = Route::Refuse(Refusal::NotReachable);
+
+    let live = Denial::Owned(Owner::Live(node()));
+    assert_eq!(route(get, &live, HERE, &trusting), forward);
+    assert_eq!(route(get, &live, HERE, &suspects), keep);
+    for ask in others {
+        assert_eq!(route(ask, &live, HERE, &trusting), forward, "{ask:?}");
+        assert_eq!(route(ask, &live, HERE, &suspects), forward, "{ask:?}");
+    }
+    for owner in [Owner::Silent(node()), Owner::Ending(node())] {
+        let gone = Denial::Owned(owner);
+        assert_eq!(route(get, &gone, HERE, &trusting), keep);
+        for ask in others {
+            assert_eq!(route(ask, &gone, HERE, &trusting), refuse, "{ask:?}");
+        }
+    }
+}
+
+// R-FWD-1, R-WAIT-1
+#[test]
+fn what_another_node_forwarded_goes_no_further_and_never_waits() {
+    for bodiless in [true, false] {
+        let forwarded = ask(Origin::Peer, bodiless);
+        let suspects = Suspects::default();
+        for (owner, refusal) in
+            [(Owner::Live(node()), Refusal::Elsewhere), (Owner::Silent(node()), Refusal::NotReachable)]
+        {
+            let route = route(forwarded, &Denial::Owned(owner), HERE, &suspects);
+            assert_eq!(route, Route::Refuse(refusal));
+        }
+    }
+}
+
+// R-WAIT-5
+#[test]
+fn a_node_that_keeps_nothing_answers_as_if_there_were_no_waits() {
+    let get = ask(Origin::Outside, true);
+    let here = Here { keeps: false };
+    let mut suspects = Suspects::default();
+    suspects.failed(&node(), at(0));
+    let silent = Denial::Owned(Owner::Silent(node()));
+    assert_eq!(route(get, &Denial::Owned(Owner::Live(node())), here, &suspects), Route::Forward(node()));
+    assert_eq!(route(get, &silent, here, &suspects), Route::Refuse(Refusal::NotReachable));
+}
+
+#[test]
+fn every_other_denial_is_refused_at_once_with_its_own_words() {
+    for (denial, status, words) in [
+        (Denial::NoLease, 503, "this node cannot reach the cluster's bucket; retry"),
+        (Denial::NotTaking, 503, "this node takes no actors; retry"),
+        (Denial::BucketSilent, 503, "the cluster's bucket did not answer; retry"),
+        (Denial::Unreadable(RecordError::Format(2)), 500, "the actor's ownership record cannot be read"),
+    ] {
+        let route = route(ask(Origin::Outside, true), &denial, HERE, &Suspects::default());
+        let Route::Refuse(refusal) = route else { panic!("{denial:?}: {route:?}") };
+        assert_eq!((refusal.status(), refusal.to_string().as_str()), (status, words));
+    }
+}
+
+// R-FWD-2, R-FWD-3
+#[test]
+fn a_request_is_sent_again_only_if_nothing_of_it_was_written() {
+    for (trouble, again, suspect, status, words) in [
+        (Trouble::NotOpened, false, true, 503, "the actor's node did not answer; retry"),
+        (Trouble::ClosedUnused, true, false, 503, "the actor's node did not answer; retry"),
+        (Trouble::Lost, false, false, 503, "the actor's node did not answer; retry"),
+        (Trouble::Silent, false, false, 504, "the actor's node did not answer in time"),
+    ] {
+        let remedy = remedy(trouble);
+        assert_eq!((remedy.again, remedy.suspect), (again, suspect), "{trouble:?}");
+        assert_eq!((remedy.refusal.status(), remedy.refusal.to_string().as_str()), (status, words));
+    }
+}
+
+// R-WAIT-4
+#[test]
+fn a_suspected_node_proves_alive_by_a_lease_write_two_seconds_after_the_failure() {
+    let skew = Timing::default().skew;
+    let mut suspects = Suspects::default();
+    suspects.failed(&node(), at(10_000));
+    // A later failure does not move the first one.
+    suspects.failed(&node(), at(11_000));
+    for written in [9_000, 10_000, 12_000] {
+        suspects.look(&view(written), skew, at(13_000));
+        assert!(suspects.suspects(&node()), "written at {written}");
+    }
+    suspects.look(&view(12_001), skew, at(14_000));
+    assert!(!suspects.suspects(&node()));
+    // Then it is left alone for ten seconds.
+    suspects.failed(&node(), at(23_999));
+    assert!(!suspects.suspects(&node()));
+    suspects.failed(&node(), at(24_000));
+    assert!(suspects.suspects(&node()));
+    // A node whose heartbeat is gone is not suspected: it is not there at all.
+    suspects.look(&View::new(&Timing::default(), BTreeMap::new()), skew, at(25_000));
+    assert!(!suspects.suspects(&node()));
+}
+
+// R-FWD-4
+#[test]
+fn a_node_that_failed_to_take_an_event_is_passed_over_for_ten_seconds() {
+    let mut skipped = Skipped::default();
+    assert!(!skipped.skips(&node(), at(0)));
+    skipped.failed(node(), at(0));
+    assert!(skipped.skips(&node(), at(9_999)));
+    assert!(!skipped.skips(&node(), at(10_000)));
+}
