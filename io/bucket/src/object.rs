@@ -66,7 +66,7 @@ impl Body {
     }
 
     /// A body of exactly `length` bytes that arrives in `chunks`.
-    pub(crate) fn counted(
+    pub fn counted(
         length: u64,
         chunks: impl futures::Stream<Item = Result<Bytes, ReadError>> + 'static,
     ) -> Self {

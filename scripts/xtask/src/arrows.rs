@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wasmkeep-sdk", &[]),
     ("wasmkeep-bucket", &["wasmkeep-protocol"]),
     ("wasmkeep-core", &["wasmkeep-bucket", "wasmkeep-protocol"]),
+    ("wasmkeep-replica", &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-bucket"]),
     ("wasmkeep-node", &["wasmkeep-protocol", "wasmkeep-storage", "wasmkeep-actor", "wasmkeep-host"]),
     ("wasmkeep-cli", &["wasmkeep-protocol", "wasmkeep-node"]),
     (
@@ -44,6 +45,7 @@ const MUST_NOT_REACH: &[(&str, &[&str])] = &[
     ("wasmkeep-storage", &["glommio", "tokio", "wasmtime", "hyper", "reqwest"]),
     ("wasmkeep-actor", &["glommio", "tokio", "wasmtime", "hyper", "reqwest"]),
     ("wasmkeep-host", &["glommio", "reqwest"]),
+    ("wasmkeep-replica", &["glommio", "wasmtime", "rusqlite"]),
     ("wasmkeep-sim", &["glommio", "wasmtime"]),
 ];
 

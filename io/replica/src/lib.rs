@@ -1,0 +1,30 @@
+//! An actor's data on its way to the bucket and back: uploads of what was committed, restores, and the deletion
+//! of history that no restore needs.
+//!
+//! Owns the effects: what is sent, how often, within which time, and what a reply means. Which files make a
+//! history and how long things may take are pure functions of `protocol`; what is in a file is `ltx`'s. Knows no
+//! thread, no SQLite and no clock but [`Surroundings`].
+//!
+//! Nothing here starts a task: whoever calls polls. Futures are not `Send`; all parts of one node's replication
+//! run on one thread and share one [`ReadBudget`]. A future that is dropped leaves what it sent in the unknown:
+//! it may land later, and the names of history files make that harmless.
+
+mod budget;
+mod building;
+mod history;
+mod read;
+mod reaper;
+mod restore;
+mod send;
+mod surroundings;
+mod uploader;
+
+pub use budget::ReadBudget;
+pub use building::LocalError;
+pub use history::{History, HistoryError, look};
+pub use read::ReadFailure;
+pub use reaper::{CollectError, collect};
+pub use restore::{RestoreError, Restored, Restorer};
+pub use send::UploadError;
+pub use surroundings::{Hold, Surroundings};
+pub use uploader::{Commit, Content, GivenUp, Need, Uploader, Ways};

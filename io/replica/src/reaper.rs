@@ -1,0 +1,82 @@
+//! Deleting history that no restore needs (R-HIST-1), and the whole of a deleted actor's (R-DEL-1).
+
+use std::time::Duration;
+
+use wasmkeep_bucket::{Bucket, Failure, Key};
+use wasmkeep_protocol::{history, limits::RESTORE_PAUSES, object_keys};
+
+use crate::{
+    history::{HistoryError, list},
+    surroundings::{Hold, Surroundings},
+};
+
+/// Why a pass ended early. What is left stays until the next pass.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CollectError {
+    /// The history could not be listed.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// An object could not be deleted.
+    #[error("deleting {key} after {deleted} others: {failure}")]
+    Delete {
+        /// The object.
+        key: String,
+        /// Objects deleted before it.
+        deleted: u64,
+        /// What the bucket said.
+        failure: Failure,
+    },
+    /// The actor is no longer this node's.
+    #[error("the actor was given up after {0} objects were deleted")]
+    NotHeld(u64),
+}
+
+impl CollectError {
+    /// Objects deleted before the end.
+    #[must_use]
+    pub fn deleted(&self) -> u64 {
+        match self {
+            Self::History(_) => 0,
+            Self::Delete { deleted, .. } | Self::NotHeld(deleted) => *deleted,
+        }
+    }
+}
+
+/// Deletes what the latest snapshot of the hold `generation` made unnecessary and is older than `retention`; the
+/// number of objects deleted. Right after a deletion of the actor, with no retention, that is everything else.
+///
+/// # Errors
+/// [`CollectError`]; a pass may be repeated at any time.
+pub async fn collect<B: Bucket, S: Surroundings>(
+    bucket: &B,
+    surroundings: &S,
+    folder: &str,
+    generation: u64,
+    retention: Duration,
+    hold: &impl Hold,
+) -> Result<u64, CollectError> {
+    let files = list(bucket, surroundings, folder).await?;
+    let mut deleted = 0;
+    for file in history::collect(&files, generation, surroundings.unix_ms(), retention) {
+        let text = object_keys::history_file(folder, &file);
+        let Ok(key) = text.parse::<Key>() else { continue };
+        if !hold.is_held() {
+            return Err(CollectError::NotHeld(deleted));
+        }
+        if let Err(failure) = delete(bucket, surroundings, &key).await {
+            return Err(CollectError::Delete { key: text, deleted, failure });
+        }
+        deleted += 1;
+    }
+    Ok(deleted)
+}
+
+async fn delete<B: Bucket, S: Surroundings>(bucket: &B, surroundings: &S, key: &Key) -> Result<(), Failure> {
+    for pause in RESTORE_PAUSES {
+        match bucket.delete(key).await {
+            Err(failure) if failure.passes() => surroundings.sleep(pause).await,
+            ended => return ended,
+        }
+    }
+    bucket.delete(key).await
+}

@@ -1,0 +1,290 @@
+//! Rebuilding an actor's database from its history (R-RST-1 to R-RST-5).
+//!
+//! Files are applied in order while up to eight are being read ahead. The time a restore has counts only what it
+//! waits for the bucket to bring the next file: not listing, not the local disk, not waiting for a turn among the
+//! node's restores, and not what their bytes added to the limits of a file's tries. So no restore is ended
+//! because of what others read, and one that is alone on the node gets nothing beyond its own time.
+
+use std::{
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    path::Path,
+    pin::{Pin, pin},
+    rc::Rc,
+    task::Poll,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{Stream, future::LocalBoxFuture, stream::FuturesOrdered};
+use wasmkeep_bucket::{Bucket, Key};
+use wasmkeep_protocol::{
+    history::{HistoryFile, Plan, Point},
+    limits::RESTORE_READS_PER_ACTOR,
+    object_keys,
+    replication::restore_limit,
+};
+
+use crate::{
+    budget::ReadBudget,
+    building::{Building, LocalError, set_aside},
+    history::{History, HistoryError, look},
+    read::{Excuse, ReadFailure, Wanted, read},
+    surroundings::{Surroundings, within_moving},
+};
+
+/// Listings one restore goes through when planned files vanish under it: the actor's last owner is collecting.
+const PLANS_MAX: u32 = 4;
+
+/// Least time between two looks at what a restore has waited.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Why a database could not be restored. Nothing local has changed, unless the very last step failed: then the
+/// file that was there is set aside and none is in its place.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// The history could not be listed, or is broken.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// A file of it could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadFailure),
+    /// The bucket took too long altogether.
+    #[error("the bucket kept the restore waiting for more than {0:?}")]
+    TooSlow(Duration),
+    /// A file is not what it should be, or the local disk failed.
+    #[error(transparent)]
+    Local(#[from] LocalError),
+    /// The threads that do heavy work gave it up.
+    #[error("the work on the local files was given up")]
+    GivenUp,
+}
+
+impl RestoreError {
+    /// Whether the history cannot be restored without losing data, whoever tries (500); otherwise another try may
+    /// succeed (503).
+    #[must_use]
+    pub fn is_lossy(&self) -> bool {
+        match self {
+            Self::History(error) => !error.passes(),
+            Self::Local(error) => error.is_lossy(),
+            Self::Read(_) | Self::TooSlow(_) | Self::GivenUp => false,
+        }
+    }
+}
+
+/// What a restore came to.
+#[derive(Debug, Clone)]
+pub struct Restored {
+    /// The history that was restored.
+    pub history: History,
+    /// The state of the database that is now in place; [`Point::START`] when there is no history, and then
+    /// nothing was touched.
+    pub point: Point,
+}
+
+/// Restores the actors of one node, within one budget.
+#[derive(Debug)]
+pub struct Restorer<B, S> {
+    reads: B,
+    lists: B,
+    surroundings: S,
+    budget: ReadBudget,
+    pages_max: u32,
+}
+
+impl<B: Bucket, S: Surroundings> Restorer<B, S> {
+    /// `reads` and `lists` are ways to the same bucket; databases of more than `pages_max` pages are refused.
+    pub fn new(reads: B, lists: B, surroundings: S, budget: ReadBudget, pages_max: u32) -> Self {
+        Self { reads, lists, surroundings, budget, pages_max }
+    }
+
+    /// What the bucket has of the actor. Its end tells whether a local database with that checksum is current.
+    ///
+    /// # Errors
+    /// [`HistoryError`].
+    pub async fn look(&self, folder: &str) -> Result<History, HistoryError> {
+        look(&self.lists, &self.surroundings, folder).await
+    }
+
+    /// Puts the latest state at `path`, which nobody has open. A database there, current or not, is set aside.
+    ///
+    /// # Errors
+    /// [`RestoreError`].
+    pub async fn rebuild(&self, folder: &str, path: &Path) -> Result<Restored, RestoreError> {
+        let mut plans = 0;
+        loop {
+            let history = self.look(folder).await?;
+            let Some(plan) = history.plan() else { return Ok(Restored { history, point: Point::START }) };
+            plans += 1;
+            match self.carry_out(folder, path, &history, plan).await {
+                // case R3
+                Err(RestoreError::Read(ReadFailure::Gone(_))) if plans < PLANS_MAX => {}
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    let point = plan.end();
+                    return Ok(Restored { history, point });
+                }
+            }
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        folder: &str,
+        path: &Path,
+        history: &History,
+        plan: &Plan,
+    ) -> Result<(), RestoreError> {
+        let target = path.to_owned();
+        if plan.end().is_empty() {
+            return Ok(self.work(move || set_aside(&target)).await??);
+        }
+        let pages_max = self.pages_max;
+        let mut building = self.work(move || Building::begin(target, pages_max)).await??;
+        let wanted: Vec<(HistoryFile, Wanted)> = plan
+            .files()
+            .map(|file| (file, Wanted { key: key_of(folder, &file), bytes: history.size_of(&file) }))
+            .collect();
+        let bytes = wanted.iter().map(|(_, wanted)| wanted.bytes).sum();
+        let mut reads = Ahead::new(self, wanted.iter().map(|(_, wanted)| wanted));
+        let mut time = WaitingTime::new(restore_limit(bytes, wanted.len() as u64));
+        for (file, _) in &wanted {
+            let bytes = time.wait(&self.surroundings, &mut reads).await??;
+            let file = *file;
+            let applied = self.surroundings.work(move || {
+                let done = building.apply(file, &bytes);
+                (building, done)
+            });
+            let done;
+            (building, done) = reads.meanwhile(applied).await.ok_or(RestoreError::GivenUp)?;
+            done?;
+        }
+        Ok(self.work(move || building.finish()).await??)
+    }
+
+    async fn work<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, RestoreError> {
+        self.surroundings.work(job).await.ok_or(RestoreError::GivenUp)
+    }
+}
+
+fn key_of(folder: &str, file: &HistoryFile) -> Key {
+    let text = object_keys::history_file(folder, file);
+    text.parse().expect("it was parsed from a key below this folder")
+}
+
+type ReadResult = Result<Bytes, ReadFailure>;
+
+/// The reads of one restore, in order, a few of them ahead of what is applied.
+struct Ahead<'a> {
+    /// Not begun, the next one last.
+    left: Vec<(Rc<Excuse>, LocalBoxFuture<'a, ReadResult>)>,
+    under_way: FuturesOrdered<LocalBoxFuture<'a, ReadResult>>,
+    /// Of those under way and those that ended early, in order.
+    excuses: VecDeque<Rc<Excuse>>,
+    ended: VecDeque<ReadResult>,
+}
+
+impl<'a> Ahead<'a> {
+    fn new<B: Bucket, S: Surroundings>(
+        restorer: &'a Restorer<B, S>,
+        wanted: impl DoubleEndedIterator<Item = &'a Wanted>,
+    ) -> Self {
+        let number = restorer.budget.restore();
+        let begin = |wanted: &'a Wanted| {
+            let excuse = Rc::new(Excuse::default());
+            let shared = Rc::clone(&excuse);
+            let Restorer { reads, surroundings, budget, .. } = restorer;
+            let reading = async move { read(reads, surroundings, budget, number, wanted, &shared).await };
+            (excuse, Box::pin(reading) as LocalBoxFuture<'a, ReadResult>)
+        };
+        Self {
+            left: wanted.rev().map(begin).collect(),
+            under_way: FuturesOrdered::new(),
+            excuses: VecDeque::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// Begins reads while there is room, and keeps what ended.
+    fn go_on(&mut self, context: &mut std::task::Context<'_>) {
+        loop {
+            while self.excuses.len() < RESTORE_READS_PER_ACTOR
+                && let Some((excuse, reading)) = self.left.pop()
+            {
+                self.excuses.push_back(excuse);
+                self.under_way.push_back(reading);
+            }
+            match Pin::new(&mut self.under_way).poll_next(context) {
+                Poll::Ready(Some(result)) => self.ended.push_back(result),
+                Poll::Ready(None) | Poll::Pending => return,
+            }
+        }
+    }
+
+    /// The next file in order.
+    async fn next(&mut self) -> ReadResult {
+        let result = poll_fn(|context| {
+            self.go_on(context);
+            self.ended.pop_front().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await;
+        self.excuses.pop_front();
+        result
+    }
+
+    /// Reads on while other work is waited for.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            self.go_on(context);
+            work.as_mut().poll(context)
+        })
+        .await
+    }
+}
+
+/// The time a restore may wait for the bucket, and what it has waited.
+struct WaitingTime {
+    limit: Duration,
+    waited: Duration,
+}
+
+impl WaitingTime {
+    fn new(limit: Duration) -> Self {
+        Self { limit, waited: Duration::ZERO }
+    }
+
+    /// Waits for the next file of `reads`, counting what is the bucket's own doing.
+    async fn wait<S: Surroundings>(
+        &mut self,
+        surroundings: &S,
+        reads: &mut Ahead<'_>,
+    ) -> Result<ReadResult, RestoreError> {
+        // Begins the first reads, so that there is an excuse to ask.
+        poll_fn(|context| {
+            reads.go_on(context);
+            Poll::Ready(())
+        })
+        .await;
+        let began = surroundings.now();
+        let excuse = reads.excuses.front().map(Rc::clone).unwrap_or_default();
+        let queued_before = excuse.queued(began);
+        let counted = || {
+            let now = surroundings.now();
+            let queued = excuse.queued(now).saturating_sub(queued_before);
+            now.saturating_sub(began).saturating_sub(queued).saturating_sub(excuse.shared())
+        };
+        // While nothing counts, what is left does not shrink: look again, but not all the time.
+        let left = || match self.limit.saturating_sub(self.waited + counted()) {
+            Duration::ZERO => Duration::ZERO,
+            left => left.max(LOOK_AGAIN),
+        };
+        let result = within_moving(surroundings, left, reads.next()).await;
+        self.waited += counted();
+        result.ok_or(RestoreError::TooSlow(self.limit))
+    }
+}

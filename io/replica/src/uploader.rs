@@ -1,0 +1,404 @@
+//! What one actor's owner puts into the bucket: a file for everything that was committed since the last one, and
+//! snapshots (R-REPL-1 to R-REPL-4, R-DUR-1).
+//!
+//! One upload is under way at a time. What is committed meanwhile becomes one next file, so a slow bucket makes
+//! files larger and not a queue longer. Whoever waits is answered in the order of transactions, and only while
+//! the node holds the actor. Once an upload failed for good, nothing more is taken: the actor is given up.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    future::poll_fn,
+    task::{Poll, Waker},
+};
+
+use bytes::Bytes;
+use futures::channel::oneshot;
+use wasmkeep_bucket::{Bucket, Key};
+use wasmkeep_ltx::{Chain, Changes, EncodeError, Header, PageSize, WalSource, encode_deletion};
+use wasmkeep_protocol::{
+    history::{HistoryFile, Point},
+    object_keys,
+    replication::{SnapshotSchedule, Upload},
+};
+
+use crate::{
+    send::{UploadError, upload},
+    surroundings::{Hold, Surroundings},
+};
+
+/// Page data up to which a file is made on the spot: about a millisecond. More goes to another thread.
+const ENCODED_HERE_BYTES_MAX: u64 = 512 << 10;
+
+/// Two ways to one bucket, of which one goes first (R-BKT-2).
+#[derive(Debug, Clone)]
+pub struct Ways<B> {
+    /// For what a durable write waits for.
+    pub urgent: B,
+    /// For the rest.
+    pub ordinary: B,
+}
+
+/// What a wait is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// A durable write: its upload goes first.
+    Durable,
+    /// The end of an event.
+    Replicated,
+}
+
+/// One step of the actor's database.
+#[derive(Debug)]
+pub struct Commit {
+    /// The state it leads to: the transaction after the last one, or a later one.
+    pub to: Point,
+    /// How.
+    pub content: Content,
+}
+
+/// What a commit carries.
+#[derive(Debug)]
+pub enum Content {
+    /// The pages that changed.
+    Changes(Changes),
+    /// The whole database as a snapshot file: the first of an actor, and the first after a deletion (case R1).
+    Whole(Bytes),
+    /// The database was deleted (R-DEL-1).
+    Deleted,
+}
+
+/// Why an actor's uploads have ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GivenUp {
+    /// An upload failed for good.
+    #[error(transparent)]
+    Upload(#[from] UploadError),
+    /// It landed after the node had lost the actor: it may be in nobody's history.
+    #[error("the node lost the actor while its write was on the way to the bucket")]
+    NotHeld,
+    /// The owner ended it.
+    #[error("uploads of this actor have ended")]
+    Closed,
+    /// The commit does not follow the last one: a bug.
+    #[error("transaction {to} does not follow transaction {from}")]
+    NotNext {
+        /// The last transaction taken.
+        from: u64,
+        /// The transaction refused.
+        to: u64,
+    },
+}
+
+/// A file on its way: made once, so that each attempt sends the same bytes under the same name.
+#[derive(Debug, Clone)]
+struct Ready {
+    file: HistoryFile,
+    body: Bytes,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    txid: u64,
+    need: Need,
+    answer: oneshot::Sender<Result<(), GivenUp>>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// In the bucket.
+    landed: Point,
+    /// Taken, in the bucket or not.
+    taken: Point,
+    queue: VecDeque<Commit>,
+    waiters: VecDeque<Waiter>,
+    ended: Option<GivenUp>,
+    schedule: SnapshotSchedule,
+    driver: Option<Waker>,
+}
+
+/// The uploads of one hold of one actor.
+#[derive(Debug)]
+pub struct Uploader<B, S, H> {
+    ways: Ways<B>,
+    surroundings: S,
+    hold: H,
+    folder: String,
+    generation: u64,
+    state: RefCell<State>,
+    /// Files uploaded, snapshots included.
+    uploads: Cell<u64>,
+}
+
+impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
+    /// For the hold `generation` of the actor whose history is below `folder` and stands at `landed`
+    /// ([`Point::START`] when there is none).
+    pub fn new(
+        ways: Ways<B>,
+        surroundings: S,
+        hold: H,
+        folder: String,
+        generation: u64,
+        landed: Point,
+        schedule: SnapshotSchedule,
+    ) -> Self {
+        let state = State {
+            landed,
+            taken: landed,
+            queue: VecDeque::new(),
+            waiters: VecDeque::new(),
+            ended: None,
+            schedule,
+            driver: None,
+        };
+        let state = RefCell::new(state);
+        Self { ways, surroundings, hold, folder, generation, state, uploads: Cell::new(0) }
+    }
+
+    /// The state that the next commit leads on from.
+    pub fn taken(&self) -> Point {
+        self.state.borrow().taken
+    }
+
+    /// Whether the next commit has to carry the whole database: there is nothing it could lead on from.
+    pub fn needs_whole(&self) -> bool {
+        self.state.borrow().taken.is_empty()
+    }
+
+    /// Why uploads have ended, if they have.
+    pub fn given_up(&self) -> Option<GivenUp> {
+        self.state.borrow().ended.clone()
+    }
+
+    /// Files put into the bucket by this hold.
+    pub fn uploads(&self) -> u64 {
+        self.uploads.get()
+    }
+
+    /// Takes a commit; [`Uploader::run`] uploads it. One that needs the whole database and has only changes, or
+    /// does not lead on from the last, is refused.
+    ///
+    /// # Errors
+    /// [`GivenUp`]: nothing is taken any more.
+    pub fn push(&self, commit: Commit) -> Result<(), GivenUp> {
+        let mut state = self.state.borrow_mut();
+        if let Some(ended) = &state.ended {
+            return Err(ended.clone());
+        }
+        let fits = commit.to.txid > state.taken.txid
+            && match &commit.content {
+                Content::Changes(changes) => {
+                    !state.taken.is_empty()
+                        && changes.before().get() == state.taken.checksum
+                        && changes.after().get() == commit.to.checksum
+                }
+                Content::Whole(_) => !commit.to.is_empty(),
+                Content::Deleted => commit.to.is_empty(),
+            };
+        if !fits {
+            return Err(GivenUp::NotNext { from: state.taken.txid, to: commit.to.txid });
+        }
+        state.taken = commit.to;
+        match (state.queue.back_mut(), commit) {
+            (
+                Some(Commit { to, content: Content::Changes(earlier) }),
+                Commit { to: later, content: Content::Changes(changes) },
+            ) => {
+                earlier.append(changes).map_err(|_| GivenUp::NotNext { from: to.txid, to: later.txid })?;
+                *to = later;
+            }
+            // What comes before a deletion or a whole database is covered by it.
+            (Some(_), commit @ Commit { content: Content::Deleted | Content::Whole(_), .. }) => {
+                state.queue.clear();
+                state.queue.push_back(commit);
+            }
+            (_, commit) => state.queue.push_back(commit),
+        }
+        if let Some(driver) = state.driver.take() {
+            driver.wake();
+        }
+        Ok(())
+    }
+
+    /// Waits until everything up to transaction `txid` is in the bucket.
+    ///
+    /// # Errors
+    /// [`GivenUp`]: it may or may not be there.
+    pub async fn landed(&self, txid: u64, need: Need) -> Result<(), GivenUp> {
+        let answered = {
+            let mut state = self.state.borrow_mut();
+            if state.landed.txid >= txid {
+                return Ok(());
+            }
+            if let Some(ended) = &state.ended {
+                return Err(ended.clone());
+            }
+            let (answer, answered) = oneshot::channel();
+            let place = state.waiters.partition_point(|waiter| waiter.txid <= txid);
+            state.waiters.insert(place, Waiter { txid, need, answer });
+            answered
+        };
+        answered.await.unwrap_or(Err(GivenUp::Closed))
+    }
+
+    /// Ends the uploads: [`Uploader::run`] returns once what is under way has ended, and nothing more is taken.
+    pub fn close(&self) {
+        self.end(GivenUp::Closed);
+    }
+
+    /// Uploads what is pushed until the uploads end. One caller at a time.
+    pub async fn run(&self) -> GivenUp {
+        loop {
+            let commit = poll_fn(|context| {
+                let mut state = self.state.borrow_mut();
+                if let Some(ended) = &state.ended {
+                    return Poll::Ready(Err(ended.clone()));
+                }
+                match state.queue.pop_front() {
+                    Some(commit) => Poll::Ready(Ok(commit)),
+                    None => {
+                        state.driver = Some(context.waker().clone());
+                        Poll::Pending
+                    }
+                }
+            });
+            let commit = match commit.await {
+                Ok(commit) => commit,
+                Err(ended) => return ended,
+            };
+            match self.carry(commit).await {
+                Ok(to) => self.answer(to),
+                Err(ended) => return self.end(ended),
+            }
+        }
+    }
+
+    async fn carry(&self, commit: Commit) -> Result<Point, GivenUp> {
+        let (to, is_whole) = (commit.to, !matches!(commit.content, Content::Changes(_)));
+        let ready = self.make(commit).await?;
+        let is_urgent = self.state.borrow().waiters.iter().any(|waiter| waiter.need == Need::Durable);
+        self.send(&ready, Upload::Write, is_urgent).await?;
+        if !self.hold.is_held() {
+            return Err(GivenUp::NotHeld);
+        }
+        let mut state = self.state.borrow_mut();
+        if is_whole {
+            state.schedule.succeeded()
+        } else {
+            state.schedule.uploaded()
+        }
+        state.landed = to;
+        Ok(to)
+    }
+
+    async fn send(&self, ready: &Ready, kind: Upload, is_urgent: bool) -> Result<(), UploadError> {
+        let text = object_keys::history_file(&self.folder, &ready.file);
+        let key: Key = text.parse().map_err(|error| UploadError::Impossible(format!("{text}: {error}")))?;
+        let way = if is_urgent { &self.ways.urgent } else { &self.ways.ordinary };
+        upload(way, &self.surroundings, &key, &ready.body, kind).await?;
+        self.uploads.set(self.uploads.get() + 1);
+        Ok(())
+    }
+
+    /// The file of a commit.
+    async fn make(&self, commit: Commit) -> Result<Ready, UploadError> {
+        let Commit { to, content } = commit;
+        let timestamp_ms = i64::try_from(self.surroundings.unix_ms()).unwrap_or(i64::MAX);
+        let impossible = |error: String| UploadError::Impossible(error);
+        match content {
+            Content::Whole(body) => Ok(Ready { file: HistoryFile::snapshot(self.generation, to), body }),
+            Content::Deleted => {
+                let file = HistoryFile::deletion(self.generation, to.txid);
+                let body = deletion(to.txid, timestamp_ms).map_err(|error| impossible(error.to_string()))?;
+                Ok(Ready { file, body })
+            }
+            Content::Changes(changes) => {
+                let from = self.state.borrow().landed;
+                let is_small = changes.bytes() <= ENCODED_HERE_BYTES_MAX;
+                let encode = move || changes.encode(from.txid + 1, to.txid, timestamp_ms);
+                let encoded = if is_small {
+                    encode()
+                } else {
+                    let given_up = || impossible("making the file was given up".to_owned());
+                    self.surroundings.work(encode).await.ok_or_else(given_up)?
+                };
+                let body = encoded.map_err(|error| impossible(error.to_string()))?.bytes;
+                Ok(Ready { file: HistoryFile::changes(self.generation, from, to), body: body.into() })
+            }
+        }
+    }
+
+    /// Whether to make a periodic snapshot now, at the end of an event.
+    pub fn snapshot_due(&self) -> bool {
+        let state = self.state.borrow();
+        let is_quiet = state.ended.is_none() && state.queue.is_empty() && state.landed == state.taken;
+        is_quiet && !state.landed.is_empty() && state.schedule.is_due(self.surroundings.now())
+    }
+
+    /// Uploads a periodic snapshot of the state everything so far has led to, in one attempt; whether it landed.
+    /// A failure costs no write: it is tried again as the schedule says.
+    pub async fn snapshot(&self, at: Point, body: Bytes) -> bool {
+        let ready = Ready { file: HistoryFile::snapshot(self.generation, at), body };
+        let sent = self.send(&ready, Upload::PeriodicSnapshot, false).await;
+        let mut state = self.state.borrow_mut();
+        match sent {
+            Ok(()) if self.hold.is_held() => state.schedule.succeeded(),
+            Ok(()) => return false,
+            Err(error) => {
+                tracing::warn!(%error, "a snapshot was not acknowledged; the writes before it are safe");
+                state.schedule.failed(self.surroundings.now());
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What to go on with when this node wakes the actor again (R-REPL-3).
+    pub fn schedule(&self) -> SnapshotSchedule {
+        self.state.borrow().schedule.clone()
+    }
+
+    /// Answers those whose transactions have landed, in order.
+    fn answer(&self, landed: Point) {
+        let due: Vec<Waiter> = {
+            let mut state = self.state.borrow_mut();
+            let due = state.waiters.partition_point(|waiter| waiter.txid <= landed.txid);
+            state.waiters.drain(..due).collect()
+        };
+        for waiter in due {
+            // Whoever left needs no answer.
+            let _ = waiter.answer.send(Ok(()));
+        }
+    }
+
+    fn end(&self, with: GivenUp) -> GivenUp {
+        let (ended, waiters) = {
+            let mut state = self.state.borrow_mut();
+            let ended = state.ended.get_or_insert(with).clone();
+            state.queue.clear();
+            if let Some(driver) = state.driver.take() {
+                driver.wake();
+            }
+            (ended, std::mem::take(&mut state.waiters))
+        };
+        for waiter in waiters {
+            let _ = waiter.answer.send(Err(ended.clone()));
+        }
+        ended
+    }
+}
+
+/// The file that says a database was deleted: a snapshot of nothing.
+fn deletion(txid: u64, timestamp_ms: i64) -> Result<Bytes, EncodeError> {
+    let header = Header {
+        page_size: PageSize::DEFAULT,
+        commit: 0,
+        min_txid: 1,
+        max_txid: txid,
+        timestamp_ms,
+        chain: Chain::Snapshot,
+        wal: WalSource::default(),
+        node_id: 0,
+    };
+    Ok(encode_deletion(header)?.bytes.into())
+}

@@ -1,0 +1,8 @@
+//! What replication promises, over a bucket whose faults are scripted and with a clock that jumps.
+
+mod collecting;
+mod restores;
+mod rig;
+mod scripted;
+mod sharing;
+mod uploads;
