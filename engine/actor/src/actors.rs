@@ -160,6 +160,16 @@ impl<W: World> Actors<W> {
         }
     }
 
+    /// Whether an event handed over now would find a place: in its actor's mailbox, or among the resident actors
+    /// if it sleeps. A sender that cannot give an event up asks this first.
+    pub fn has_room(&self, id: &ActorId) -> bool {
+        let roster = self.roster.borrow();
+        match roster.get(id) {
+            Some(actor) => actor.lifecycle.borrow().waiting() < self.limits.mailbox_events_max,
+            None => !matches!(roster.room(|actor| actor.lifecycle.borrow().is_idle()), Room::None),
+        }
+    }
+
     /// Puts every actor to rest that has been idle for the configured time.
     pub fn sweep(&self) {
         let Some(before) = self.world.now().checked_sub(self.limits.hibernate_after) else { return };

@@ -46,6 +46,12 @@ impl<T: Clone> Roster<T> {
         Some(actor)
     }
 
+    /// The resident actor of this name.
+    #[must_use]
+    pub fn get(&self, id: &ActorId) -> Option<&T> {
+        self.resident.peek(id).map(|(actor, _)| actor)
+    }
+
     /// Whether there is room for one more; `is_idle` says who may be put to rest for it.
     pub fn room(&self, is_idle: impl Fn(&T) -> bool) -> Room<T> {
         if self.resident.len() < self.resident_max {

@@ -6,6 +6,7 @@ pub mod access;
 pub mod call_chain;
 pub mod call_signature;
 pub mod clock;
+pub mod close;
 pub mod failover;
 pub mod forwarding;
 pub mod headers;

@@ -176,3 +176,31 @@ pub const OUTBOUND_IDLE: Duration = Duration::from_secs(10);
 
 /// Outbound connections kept for one place.
 pub const OUTBOUND_IDLE_PER_HOST_MAX: usize = 8;
+
+/// One WebSocket message in either direction, in bytes. A longer one from a client closes its socket with 1009;
+/// an actor's is refused.
+pub const SOCKET_MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// What may wait in the node for a WebSocket's client to read, in bytes. Four of the largest messages, so that
+/// one event may send a few; a client that is further behind is closed.
+pub const SOCKET_QUEUE_BYTES_MAX: usize = 4 << 20;
+
+/// Messages of one WebSocket that the node keeps until their actor takes them, in bytes. Beyond it the socket is
+/// not read.
+pub const SOCKET_MAIL_BYTES_MAX: usize = 64 << 10;
+
+/// An actor's note on one WebSocket, in bytes.
+pub const SOCKET_ATTACHMENT_BYTES_MAX: usize = 16 << 10;
+
+/// Tags of one WebSocket.
+pub const SOCKET_TAGS_MAX: usize = 16;
+
+/// One tag, in bytes.
+pub const SOCKET_TAG_BYTES_MAX: usize = 128;
+
+/// Silence of a WebSocket's client after which it is sent a ping, and after as much again is taken for lost
+/// (default of `--websocket-ping-secs`). Half of the idle limit that proxies commonly have.
+pub const SOCKET_PING_AFTER: Duration = Duration::from_secs(30);
+
+/// Time a client has to answer a close frame before its connection is dropped (R-WS-3).
+pub const SOCKET_CLOSE_WITHIN: Duration = Duration::from_secs(5);
