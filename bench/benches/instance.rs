@@ -14,6 +14,7 @@ fn setting(timers: &Timers) -> Setting {
     Setting {
         identity: identity("one"),
         database: None,
+        sockets: None,
         offload: Rc::new(Inline),
         env: Arc::default(),
         calls: None,

@@ -196,6 +196,7 @@ impl World for BenchWorld {
         let setting = Setting {
             identity: identity(id.name.as_str()),
             database: Some(Rc::clone(database)),
+            sockets: None,
             offload: Rc::clone(&self.offload) as Rc<dyn Offload>,
             env: Default::default(),
             calls: None,

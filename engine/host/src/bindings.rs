@@ -26,6 +26,7 @@ wasmtime::component::bindgen!({
     },
     with: { "wasmkeep:actor/storage.cursor": crate::imports::storage::OpenCursor },
     require_store_data_send: true,
+    additional_derives: [PartialEq],
 });
 
 pub(crate) use wasmkeep::actor::{actors, alarms, context, storage, websockets};

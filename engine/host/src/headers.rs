@@ -23,6 +23,13 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// The headers of a request as a hook sees them.
+#[must_use]
+pub fn for_hook(mut headers: HeaderMap) -> Vec<(String, Vec<u8>)> {
+    strip(&mut headers);
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect()
+}
+
 fn is_removed(name: &str) -> bool {
     is_hop_by_hop(name) || is_platform(name)
 }

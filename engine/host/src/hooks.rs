@@ -6,6 +6,7 @@ use wasmkeep_actor::{Failure, InitError, TurnEnd};
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Lift, Lower};
 
 use crate::{
+    bindings::websockets::Acceptance,
     boundary::{guarded, trap},
     event::{AlarmEvent, AnswerSender, Mistake, SocketClose, SocketMessage, SocketOpen, Unanswered},
     instance::Instance,
@@ -13,6 +14,7 @@ use crate::{
         AlarmParams, AlarmResults, CloseParams, HookExports, InitResults, MessageParams, OpenParams,
         OpenResults,
     },
+    sockets::{check_acceptance, offered_protocols},
 };
 
 /// What refuses a socket of a class without `on-websocket-open`.
@@ -48,16 +50,31 @@ impl Instance {
             self.complain("on-alarm failed", reason);
         }
         let absent = Err(Unanswered::Mistake(Mistake::NoHook("on-alarm")));
-        answered(&answer, called, |(result,)| result, absent)
+        answered(&answer, called, |(result,)| Ok(result), absent)
     }
 
+    /// A socket that is let in is the actor's before anything else happens to it.
     pub(crate) async fn on_socket_open(&mut self, event: SocketOpen) -> TurnEnd {
         let SocketOpen { socket, path_with_query, headers, answer } = event;
+        let offered = offered_protocols(&headers);
         let params = (socket, path_with_query, headers);
         let called = self
             .hook::<OpenParams, OpenResults>("on-websocket-open", |exports| exports.websocket_open, params)
             .await;
-        answered(&answer, called, |(result,)| result, Ok(Err(NOT_IMPLEMENTED)))
+        let state = self.store.data();
+        let let_in = |acceptance: Acceptance| {
+            if let Err(reason) = check_acceptance(&acceptance, &offered) {
+                state.log.failure("on-websocket-open", &reason);
+                return Err(Unanswered::Mistake(Mistake::Acceptance(reason)));
+            }
+            let Acceptance { tags, attachment, protocol } = acceptance;
+            if let Some(sockets) = &state.sockets {
+                sockets.open(socket, tags, attachment);
+            }
+            Ok(Ok(protocol))
+        };
+        let of = |(result,): OpenResults| result.map_or_else(|status| Ok(Err(status)), let_in);
+        answered(&answer, called, of, Ok(Err(NOT_IMPLEMENTED)))
     }
 
     pub(crate) async fn on_socket_message(&mut self, event: SocketMessage) -> TurnEnd {
@@ -69,7 +86,7 @@ impl Instance {
                 (socket, message),
             )
             .await;
-        answered(&answer, called, |()| (), Ok(()))
+        answered(&answer, called, Ok, Ok(()))
     }
 
     pub(crate) async fn on_socket_close(&mut self, event: SocketClose) -> TurnEnd {
@@ -81,7 +98,7 @@ impl Instance {
                 (socket, code, reason),
             )
             .await;
-        answered(&answer, called, |()| (), Ok(()))
+        answered(&answer, called, Ok, Ok(()))
     }
 
     /// Enters the hook that `which` finds. Its types were checked when the component was loaded.
@@ -127,11 +144,11 @@ impl Instance {
 fn answered<R, T>(
     answer: &AnswerSender<T>,
     called: Called<R>,
-    of: impl FnOnce(R) -> T,
+    of: impl FnOnce(R) -> Result<T, Unanswered>,
     absent: Result<T, Unanswered>,
 ) -> TurnEnd {
     match called {
-        Called::Returned(results) => answer.send(Ok(of(results))),
+        Called::Returned(results) => answer.send(of(results)),
         Called::Absent => answer.send(absent),
         Called::Failed(failure) => {
             answer.send(Err(Unanswered::Failed(failure.clone())));

@@ -19,11 +19,12 @@ mod load;
 mod log;
 pub mod outbound;
 mod runtime;
+mod sockets;
 mod state;
 mod timers;
 mod turn;
 
-pub use bindings::websockets::{Acceptance, Message};
+pub use bindings::websockets::{Acceptance, Connection, Message};
 pub use boundary::bugs_caught;
 pub use calls::{Call, CallError, CallOutcome, Calls};
 pub use event::{
@@ -31,9 +32,11 @@ pub use event::{
     OpenAnswer, RequestBody, RequestBodyError, ResponseBody, SocketClose, SocketMessage, SocketOpen, Ticket,
     Unanswered,
 };
+pub use headers::for_hook as headers_for_hook;
 pub use instance::{Instance, InstantiateError, instance_memory_bytes};
 pub use load::{Hooks, LoadError, Version};
 pub use runtime::{CacheError, Runtime, RuntimeConfig, RuntimeError};
+pub use sockets::{SocketGone, Sockets};
 pub use state::{Identity, Setting};
 pub use timers::Timers;
 

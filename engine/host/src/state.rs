@@ -15,6 +15,7 @@ use crate::{
     calls::Calls,
     log::{ActorLog, Stream},
     outbound::{self, EventSpan, Outbound, Sent},
+    sockets::Sockets,
 };
 
 /// Host resources (streams, header lists, pollables, cursors) an instance may hold at once; over it, the next
@@ -56,6 +57,8 @@ pub struct Setting {
     pub identity: Arc<Identity>,
     /// Its database; `None` for the stateless component.
     pub database: Option<Rc<Database>>,
+    /// Its WebSockets; `None` where there are none to be had.
+    pub sockets: Option<Rc<dyn Sockets>>,
     /// Where fsync and other blocking work of its database goes.
     pub offload: Rc<dyn Offload>,
     /// Environment variables, shared by the class.
@@ -76,6 +79,7 @@ pub(crate) struct ActorState {
     pub(crate) identity: Arc<Identity>,
     pub(crate) env: Arc<Vec<(String, String)>>,
     pub(crate) database: Option<SendWrapper<Rc<Database>>>,
+    pub(crate) sockets: Option<SendWrapper<Rc<dyn Sockets>>>,
     pub(crate) offload: SendWrapper<Rc<dyn Offload>>,
     pub(crate) calls: Option<SendWrapper<Rc<dyn Calls>>>,
     /// Who waits for the event that runs.
@@ -109,6 +113,7 @@ impl ActorState {
             identity: Arc::clone(&setting.identity),
             env: Arc::clone(&setting.env),
             database: setting.database.clone().map(SendWrapper::new),
+            sockets: setting.sockets.clone().map(SendWrapper::new),
             offload: SendWrapper::new(Rc::clone(&setting.offload)),
             calls: setting.calls.clone().map(SendWrapper::new),
             chain: CallChain::default(),

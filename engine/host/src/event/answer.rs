@@ -44,6 +44,9 @@ pub enum Mistake {
     /// It returned, or dropped the body, without finishing it.
     #[error("the actor did not finish its response body")]
     BodyUnfinished,
+    /// It let a socket in as none can be.
+    #[error("the actor let the socket in as none can be: {0}")]
+    Acceptance(String),
     /// An event for a hook that its component does not export.
     #[error("the actor has no hook {0}")]
     NoHook(&'static str),

@@ -1,13 +1,14 @@
 //! Events that are not requests: one for each hook but `on-init`, which belongs to an actor's start.
 
 use super::answer::{self, AnswerReceiver, AnswerSender};
-use crate::bindings::websockets::{Acceptance, Message};
+use crate::bindings::websockets::Message;
 
 /// What `on-alarm` returned; the text of an error is for the log.
 pub type AlarmAnswer = Result<(), String>;
 
-/// What `on-websocket-open` returned: how the socket is let in, or the HTTP status that refuses it.
-pub type OpenAnswer = Result<Acceptance, u16>;
+/// What `on-websocket-open` returned: the subprotocol of the socket that was let in, or the HTTP status that
+/// refuses it.
+pub type OpenAnswer = Result<Option<String>, u16>;
 
 /// The alarm is due.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ mod actors;
 mod context;
 pub(crate) mod storage;
 mod unbuilt;
+mod websockets;
 
 use wasmtime::component::{HasSelf, Linker};
 

@@ -1,9 +1,11 @@
+use std::{cell::RefCell, rc::Rc};
+
 use wasmkeep_actor::{Failure, Guest as _, TurnEnd};
 
 use super::kit::{self, GuestText, block_on, exchange, get};
 use crate::{
-    Acceptance, ActorEvent, AlarmEvent, AnswerReceiver, Instance, Message, Mistake, SocketClose,
-    SocketMessage, SocketOpen, Unanswered,
+    ActorEvent, AlarmEvent, AnswerReceiver, Connection, Instance, Message, Mistake, OpenAnswer, Setting,
+    SocketClose, SocketGone, SocketMessage, SocketOpen, Sockets, Unanswered,
 };
 
 const ALARM: &str = "include wasmkeep:actor/hook-alarm@0.2.0;";
@@ -31,7 +33,7 @@ fn alarm(instance: &mut Instance) -> (TurnEnd, Result<Result<(), String>, Unansw
     deliver(instance, ActorEvent::Alarm(event), answer)
 }
 
-fn open(instance: &mut Instance) -> (TurnEnd, Result<Result<Acceptance, u16>, Unanswered>) {
+fn open(instance: &mut Instance) -> (TurnEnd, Result<OpenAnswer, Unanswered>) {
     let headers = vec![("host".to_owned(), b"actor.test".to_vec())];
     let (event, answer) = SocketOpen::new(5, "/chat?x".into(), headers);
     deliver(instance, ActorEvent::SocketOpen(event), answer)
@@ -110,8 +112,7 @@ fn sockets_open_speak_and_close_in_the_guest() {
     );
     let (end, opened) = open(&mut instance);
     assert_eq!(end, TurnEnd::Ready);
-    let accepted = opened.unwrap().unwrap();
-    assert_eq!((accepted.tags, accepted.attachment, accepted.protocol), (vec![], vec![], None));
+    assert_eq!(opened, Ok(Ok(None)));
     assert_eq!(seen(&mut instance), 1);
     for (sent, expected) in [(Message::Text("A".into()), b'A'), (Message::Binary(vec![1, 2, 3]), 4)] {
         assert_eq!(message(&mut instance, sent), (TurnEnd::Ready, Ok(())));
@@ -119,6 +120,69 @@ fn sockets_open_speak_and_close_in_the_guest() {
     }
     assert_eq!(close(&mut instance), (TurnEnd::Ready, Ok(())));
     assert_eq!(seen(&mut instance), 6);
+}
+
+/// Records what is asked of the sockets.
+#[derive(Default)]
+struct Recorder(RefCell<Vec<String>>);
+
+impl Recorder {
+    fn note(&self, what: String) {
+        self.0.borrow_mut().push(what);
+    }
+}
+
+impl Sockets for Recorder {
+    fn open(&self, socket: u64, tags: Vec<String>, attachment: Vec<u8>) {
+        self.note(format!("open {socket} {tags:?} {attachment:?}"));
+    }
+
+    fn connections(&self, _: Option<&str>) -> Vec<Connection> {
+        Vec::new()
+    }
+
+    fn send(&self, socket: u64, message: Message) -> Result<(), SocketGone> {
+        self.note(format!("send {socket} {message:?}"));
+        Ok(())
+    }
+
+    fn broadcast(&self, _: Option<&str>, _: Message) -> u32 {
+        0
+    }
+
+    fn set_attachment(&self, _: u64, _: Vec<u8>) -> Result<(), SocketGone> {
+        Err(SocketGone)
+    }
+
+    fn close(&self, _: u64, _: u16, _: &str) -> Result<(), SocketGone> {
+        Err(SocketGone)
+    }
+}
+
+#[test]
+fn a_socket_is_the_actors_when_its_hook_has_returned_and_what_was_sent_before_stays_before() {
+    // R-WS-1
+    let guest = GuestText::new()
+        .world(SOCKETS)
+        .world("import wasmkeep:actor/websockets@0.2.0;")
+        .import(
+            r#"(import "wasmkeep:actor/websockets@0.2.0" "send"
+                 (func $send-to (param i64 i32 i32 i32 i32)))"#,
+        )
+        .code(
+            r#"(data (i32.const 128) "hi")
+               (func (export "on-websocket-open") (param $socket i64) (param i32 i32 i32 i32) (result i32)
+                 (call $send-to (local.get $socket) (i32.const 0) (i32.const 128) (i32.const 2) (i32.const 256))
+                 (i32.const 64))
+               (func (export "on-websocket-message") (param i64 i32 i32 i32))
+               (func (export "on-websocket-close") (param i64 i32 i32 i32))"#,
+        );
+    let recorder = Rc::new(Recorder::default());
+    let sockets = Some(Rc::clone(&recorder) as Rc<dyn Sockets>);
+    let version = kit::version(&guest.handle("(call $say (i32.const 200) (i32.const 512) (i32.const 1))"));
+    let mut instance = block_on(version.instantiate(Setting { sockets, ..kit::setting() })).unwrap();
+    assert_eq!(open(&mut instance), (TurnEnd::Ready, Ok(Ok(None))));
+    assert_eq!(*recorder.0.borrow(), [r#"send 5 Message::Text("hi")"#, "open 5 [] []"]);
 }
 
 // case T4

@@ -226,6 +226,7 @@ pub(crate) fn setting() -> Setting {
     Setting {
         identity: Arc::new(identity()),
         database: None,
+        sockets: None,
         offload: Rc::new(Inline),
         env: Arc::default(),
         calls: None,
