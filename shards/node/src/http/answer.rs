@@ -56,6 +56,11 @@ impl<F: Future<Output = Response<ResponseBody>>> Future for Answer<F> {
             this.shared.wire.borrow().count_refused();
             response = refusal(violation);
         }
+        if let Some(upgrade) = response.body_mut().take_upgrade() {
+            // hyper waits for this answer until the connection, polling it, finds the upgrade and drops it.
+            this.shared.upgrade.set(Some((response.map(drop), upgrade)));
+            return Poll::Pending;
+        }
         let declared = response.headers().get(header::CONTENT_LENGTH);
         let declared = declared.and_then(|value| value.to_str().ok()?.parse().ok());
         Poll::Ready(Ok(response.map(|body| Outgoing::new(body, declared, this.shared.clone()))))

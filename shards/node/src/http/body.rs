@@ -1,6 +1,6 @@
 //! Bodies on both sides of the handler. Owns their types; framing is the guard's and hyper's.
 
-use super::{Violation, wire::Shared};
+use super::{Upgraded, Violation, upgrade::Upgrade, wire::Shared};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -91,6 +91,7 @@ enum Kind {
     Empty,
     Full(Bytes),
     Stream(Pin<Box<dyn Body<Data = Bytes, Error = BoxError>>>),
+    Upgrade(Upgrade),
 }
 
 impl ResponseBody {
@@ -113,6 +114,21 @@ impl ResponseBody {
     {
         ResponseBody(Kind::Stream(Box::pin(Boxed(body))))
     }
+
+    /// In place of a body: what takes the connection over. The answer's head is handed to it unsent.
+    pub fn upgrade(upgrade: impl FnOnce(Upgraded) + 'static) -> ResponseBody {
+        ResponseBody(Kind::Upgrade(Box::new(upgrade)))
+    }
+
+    pub(super) fn take_upgrade(&mut self) -> Option<Upgrade> {
+        match std::mem::replace(&mut self.0, Kind::Empty) {
+            Kind::Upgrade(upgrade) => Some(upgrade),
+            other => {
+                self.0 = other;
+                None
+            }
+        }
+    }
 }
 
 impl Body for ResponseBody {
@@ -124,7 +140,7 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match std::mem::replace(&mut self.0, Kind::Empty) {
-            Kind::Empty => Poll::Ready(None),
+            Kind::Empty | Kind::Upgrade(_) => Poll::Ready(None),
             Kind::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
             Kind::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
             Kind::Stream(mut body) => {
@@ -137,7 +153,7 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::Empty => true,
+            Kind::Empty | Kind::Upgrade(_) => true,
             Kind::Full(bytes) => bytes.is_empty(),
             Kind::Stream(body) => body.is_end_stream(),
         }
@@ -145,7 +161,7 @@ impl Body for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Empty | Kind::Upgrade(_) => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Stream(body) => body.size_hint(),
         }
@@ -158,6 +174,7 @@ impl fmt::Debug for ResponseBody {
             Kind::Empty => "empty",
             Kind::Full(_) => "full",
             Kind::Stream(_) => "stream",
+            Kind::Upgrade(_) => "upgrade",
         };
         f.debug_tuple("ResponseBody").field(&kind).finish()
     }

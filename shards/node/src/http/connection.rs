@@ -10,6 +10,7 @@ use super::{
     connections::{Member, Ticket},
     io::Io,
     linger::answer_and_close,
+    upgrade::{self, Upgrade, Upgraded},
     wire::{Limit, Outcome, Shared, Wire, borrow},
 };
 use crate::runtime::Sleep;
@@ -34,6 +35,8 @@ enum End {
     Refused(Violation),
     /// It belongs to this shard.
     Moved(usize),
+    /// It leaves HTTP with this answer.
+    Upgraded(Response<()>, Upgrade),
 }
 
 type Hyper<S> = Pin<Box<http1::Connection<Io, Answering<S>>>>;
@@ -58,8 +61,12 @@ where
     S: Fn(Request<RequestBody>) -> F + 'static,
     F: Future<Output = Response<ResponseBody>> + 'static,
 {
-    let shared =
-        Rc::new(Shared { wire: RefCell::new(wire), answered: Cell::new(false), violation: Cell::new(None) });
+    let shared = Rc::new(Shared {
+        wire: RefCell::new(wire),
+        answered: Cell::new(false),
+        violation: Cell::new(None),
+        upgrade: Cell::new(None),
+    });
     let member = front.connections.enter();
     let mut connection = Connection {
         front: front.clone(),
@@ -100,6 +107,11 @@ async fn finish<S>(
             front.stats.count_moved_away(1);
             drop(member);
             Some(Handover { fd, bytes: wire.take_unread(), ticket, shard })
+        }
+        End::Upgraded(response, upgrade) => {
+            let (unread, answer) = (wire.take_unread(), upgrade::head(response));
+            upgrade(Upgraded { stream: wire.stream, answer, unread, ticket });
+            None
         }
     }
 }
@@ -164,7 +176,9 @@ where
             hyper.as_mut().graceful_shutdown();
         }
         match hyper.as_mut().poll(cx) {
-            Poll::Pending => None,
+            Poll::Pending => {
+                self.shared.upgrade.take().map(|(response, upgrade)| End::Upgraded(response, upgrade))
+            }
             Poll::Ready(Ok(())) if self.shared.wire.borrow().has_unread() => Some(End::Answered),
             Poll::Ready(_) => Some(End::Closed),
         }

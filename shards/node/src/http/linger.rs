@@ -15,7 +15,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const DISCARD_BYTES_MAX: usize = 1 << 20;
 
 /// Writes `answer`, ends our side, and throws away what the client still sends until it closes too.
-pub(super) async fn answer_and_close(mut stream: TcpStream, answer: &[u8], sleeper: &Sleeper) {
+pub(crate) async fn answer_and_close(mut stream: TcpStream, answer: &[u8], sleeper: &Sleeper) {
     let closing = async {
         if !answer.is_empty() && stream.write_all(answer).await.is_err() {
             return;

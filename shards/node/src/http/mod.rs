@@ -1,6 +1,6 @@
 //! The HTTP/1.1 front of a shard: listeners, connections, and the strict reading of what comes in.
 //!
-//! Owns sockets of clients from accept to close, framing, limits of size and time on a connection, moving a
+//! Owns sockets of clients from accept to close, or to the upgrade that takes one out of HTTP, framing, limits of size and time on a connection, moving a
 //! connection to the shard its requests belong to, and the orderly end of all connections. Does not own what a
 //! request means: a handler answers it, and a route function says which shard a path belongs to.
 //!
@@ -19,12 +19,16 @@ mod linger;
 pub mod listen;
 mod moves;
 mod stats;
+mod upgrade;
 mod wire;
 
 pub use body::{BodyError, RequestBody, ResponseBody};
 pub use connections::{Admission, Connections, Ticket};
 pub use front::{Config, Front, Inbound};
 pub use guard::{Limits, Violation};
+pub(crate) use linger::answer_and_close;
 pub use listen::{Bound, ListenError, listen};
 pub use moves::Handover;
 pub use stats::Stats;
+pub use upgrade::Upgraded;
+pub(crate) use wire::borrow;

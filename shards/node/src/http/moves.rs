@@ -2,7 +2,8 @@
 //!
 //! A request for another shard's actor costs a hop each way. A new connection whose first request belongs
 //! elsewhere moves at once; an older one after [`MOVE_AFTER`] requests in a row for the same other shard, and no
-//! shard gives away more than a set number of those a second, so that mixed traffic does not flap.
+//! shard gives away more than a set number of those a second, so that mixed traffic does not flap. A WebSocket is
+//! served where its actor is: a request for one always moves, unless the connection has just moved or could not.
 
 use super::connections::Ticket;
 use std::{cell::Cell, os::fd::OwnedFd, time::Instant};
@@ -29,6 +30,8 @@ pub struct Handover {
 #[derive(Debug)]
 pub(super) struct Streak {
     fresh: bool,
+    /// The next request is served here, whatever it is.
+    settled: bool,
     shard: usize,
     length: u32,
 }
@@ -36,17 +39,25 @@ pub(super) struct Streak {
 impl Streak {
     /// `fresh`: no request of this connection has been seen on any shard.
     pub(super) fn new(fresh: bool) -> Streak {
-        Streak { fresh, shard: 0, length: 0 }
+        Streak { fresh, settled: !fresh, shard: 0, length: 0 }
     }
 
     /// Takes the next request's owner, of which `here` is this shard; says where the connection must go now.
-    pub(super) fn next(&mut self, owner: Option<usize>, here: usize, budget: &Budget) -> Option<usize> {
+    /// `for_good`: it asks for a WebSocket.
+    pub(super) fn next(
+        &mut self,
+        owner: Option<usize>,
+        here: usize,
+        for_good: bool,
+        budget: &Budget,
+    ) -> Option<usize> {
         let fresh = std::mem::replace(&mut self.fresh, false);
+        let settled = std::mem::replace(&mut self.settled, false);
         let Some(owner) = owner.filter(|owner| *owner != here) else {
             self.length = 0;
             return None;
         };
-        if fresh {
+        if fresh || (for_good && !settled) {
             return Some(owner);
         }
         self.length = if self.length > 0 && self.shard == owner { self.length + 1 } else { 1 };
@@ -85,20 +96,20 @@ mod tests {
     #[test]
     fn a_new_connection_moves_with_its_first_request_only() {
         let budget = Budget::new(0, Instant::now());
-        assert_eq!(Streak::new(true).next(Some(3), 0, &budget), Some(3));
-        assert_eq!(Streak::new(true).next(Some(0), 0, &budget), None);
-        assert_eq!(Streak::new(true).next(None, 0, &budget), None);
-        assert_eq!(Streak::new(false).next(Some(3), 0, &budget), None);
+        assert_eq!(Streak::new(true).next(Some(3), 0, false, &budget), Some(3));
+        assert_eq!(Streak::new(true).next(Some(0), 0, false, &budget), None);
+        assert_eq!(Streak::new(true).next(None, 0, false, &budget), None);
+        assert_eq!(Streak::new(false).next(Some(3), 0, false, &budget), None);
         let mut streak = Streak::new(true);
-        assert_eq!(streak.next(None, 0, &budget), None);
-        assert_eq!(streak.next(Some(3), 0, &budget), None);
+        assert_eq!(streak.next(None, 0, false, &budget), None);
+        assert_eq!(streak.next(Some(3), 0, false, &budget), None);
     }
 
     #[test]
     fn an_older_connection_moves_after_eight_in_a_row_for_one_shard() {
         let budget = Budget::new(10, Instant::now());
         let mut streak = Streak::new(false);
-        let mut moved = |owner| streak.next(Some(owner), 0, &budget);
+        let mut moved = |owner| streak.next(Some(owner), 0, false, &budget);
         for _ in 0..7 {
             assert_eq!(moved(1), None);
         }
@@ -111,6 +122,19 @@ mod tests {
             assert_eq!(moved(1), None);
         }
         assert_eq!(moved(1), Some(1));
+    }
+
+    #[test]
+    fn a_request_for_a_websocket_always_moves_but_right_after_a_move() {
+        // R-WS-1
+        let budget = Budget::new(0, Instant::now());
+        let mut streak = Streak::new(true);
+        assert_eq!(streak.next(None, 0, false, &budget), None);
+        assert_eq!(streak.next(Some(3), 0, true, &budget), Some(3));
+        let mut streak = Streak::new(false);
+        assert_eq!(streak.next(Some(3), 0, true, &budget), None);
+        assert_eq!(streak.next(Some(3), 0, true, &budget), Some(3));
+        assert_eq!(streak.next(Some(0), 0, true, &budget), None);
     }
 
     #[test]

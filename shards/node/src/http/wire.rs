@@ -7,10 +7,12 @@ use super::{
     Config, Stats, Violation,
     guard::{BodyFraming, HeadScan, parse_head},
     moves::{Budget, Streak},
+    upgrade::Upgrade,
 };
 use bytes::{Buf, BytesMut};
 use futures::io::{AsyncRead, AsyncWrite};
 use glommio::net::TcpStream;
+use http::Response;
 use hyper::rt::ReadBufCursor;
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
@@ -49,6 +51,8 @@ pub(super) struct Shared {
     pub(super) answered: Cell<bool>,
     /// Why the body of the request in flight was cut.
     pub(super) violation: Cell<Option<Violation>>,
+    /// The answer that takes the connection over.
+    pub(super) upgrade: Cell<Option<(Response<()>, Upgrade)>>,
 }
 
 /// Why the connection must leave the ordinary course.
@@ -221,7 +225,8 @@ impl Wire {
         // The guard only passes visible ASCII in a target.
         let path = std::str::from_utf8(&self.inbox[head.path]).unwrap_or_default();
         let owner = (rules.route)(path);
-        if let Some(shard) = self.streak.next(owner, rules.config.shard, &rules.budget)
+        let shard = self.streak.next(owner, rules.config.shard, head.wants_websocket, &rules.budget);
+        if let Some(shard) = shard
             && !(rules.stay)()
         {
             self.outcome = Some(Outcome::Move(shard));
@@ -446,7 +451,7 @@ fn poll_socket(
     read
 }
 
-pub(super) fn borrow(stream: &TcpStream) -> BorrowedFd<'_> {
+pub(crate) fn borrow(stream: &TcpStream) -> BorrowedFd<'_> {
     // SAFETY: the stream owns the descriptor and outlives the borrow.
     unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) }
 }

@@ -17,6 +17,8 @@ pub struct Head {
     pub framing: BodyFraming,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
+    /// Whether the client asks for a WebSocket.
+    pub wants_websocket: bool,
 }
 
 /// Looks for the end of a head in a buffer that grows at its end; each byte is looked at once.
@@ -208,6 +210,7 @@ struct Fields<'a> {
     content_length: Option<u64>,
     chunked: bool,
     expect: Option<&'a [u8]>,
+    wants_websocket: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -224,6 +227,10 @@ impl<'a> Fields<'a> {
             }
             6 if name.eq_ignore_ascii_case(b"expect") && self.expect.replace(value).is_some() => {
                 return Err(Violation::new(417, "the request has more than one Expect"));
+            }
+            7 if name.eq_ignore_ascii_case(b"upgrade") => {
+                let mut protocols = value.split(|byte| *byte == b',');
+                self.wants_websocket |= protocols.any(|one| trim(one).eq_ignore_ascii_case(b"websocket"));
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 let length = parse_decimal(value).ok_or(bad("the Content-Length is not one plain number"))?;
@@ -272,7 +279,13 @@ impl<'a> Fields<'a> {
         if expect.is_some_and(|value| !value.eq_ignore_ascii_case(b"100-continue")) {
             return Err(Violation::new(417, "the only expectation met here is 100-continue"));
         }
-        Ok(Head { len: head.len(), path: request.path, framing, expects_continue: expect.is_some() })
+        Ok(Head {
+            len: head.len(),
+            path: request.path,
+            framing,
+            expects_continue: expect.is_some(),
+            wants_websocket: self.wants_websocket,
+        })
     }
 }
 
