@@ -133,6 +133,10 @@ pub struct ActorLimits {
     #[arg(long, value_name = "MIB", default_value_t = limits::BODY_BYTES_MAX >> 20,
           value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub max_body_mib: u64,
+
+    /// Seconds a WebSocket's client may be silent before it is sent a ping; as many again and it is dropped.
+    #[arg(long, value_name = "SECONDS", default_value_t = Seconds(limits::SOCKET_PING_AFTER))]
+    pub websocket_ping_secs: Seconds,
 }
 
 /// Placement flags (R-FLAG-7).

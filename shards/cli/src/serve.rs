@@ -121,6 +121,7 @@ pub(crate) fn node_config(
         limits: ActorLimits {
             resident_max: limits.max_resident,
             hibernate_after: limits.hibernate_after_secs.0,
+            socket_ping_after: limits.websocket_ping_secs.0,
             event_wall_clock: limits.event_limit_secs.0,
             mailbox_events_max: limits.mailbox,
             memory_bytes_max: mib(limits.actor_memory_mib)?,

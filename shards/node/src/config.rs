@@ -73,4 +73,6 @@ pub struct ActorLimits {
     pub storage_bytes_max: u64,
     /// Request body, in bytes.
     pub body_bytes_max: u64,
+    /// Silence of a WebSocket's client after which it is asked for a sign of life.
+    pub socket_ping_after: Duration,
 }

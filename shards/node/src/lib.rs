@@ -9,6 +9,7 @@ mod metrics;
 mod node;
 pub mod runtime;
 mod shard;
+mod socket;
 mod state;
 
 pub use config::Config;

@@ -3,6 +3,8 @@
 //! Every shard counts on handles of its own, so counting never makes two cores share a cache line; the `shard`
 //! label tells them apart and `sum by (class)` joins them.
 
+mod sockets;
+
 use std::{
     cell::RefCell,
     collections::HashMap,
@@ -25,6 +27,8 @@ use prometheus_client::{
 use wasmkeep_actor::Happening;
 use wasmkeep_protocol::ActorClass;
 
+use self::sockets::SocketFamilies;
+pub(crate) use self::sockets::SocketMetrics;
 use crate::{
     egress::OutboundMetrics,
     http::{Admission, Stats},
@@ -95,6 +99,7 @@ struct Families {
     mailbox: Family<ShardLabels, Gauge>,
     memory: Family<ShardLabels, Gauge>,
     hops: Family<ShardLabels, Counter>,
+    sockets: SocketFamilies,
 }
 
 /// Seconds: 50 µs to 52 s, a factor of 2 apart: the fastest event and the longest allowed one both inside.
@@ -118,6 +123,7 @@ impl Metrics {
             mailbox: Family::default(),
             memory: Family::default(),
             hops: Family::default(),
+            sockets: SocketFamilies::default(),
         };
         let watched = Arc::new(OnceLock::new());
         let mut registry = Registry::with_prefix("wasmkeep");
@@ -139,6 +145,11 @@ impl Metrics {
         // Writing to a String cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+
+    /// The handles of one shard's sockets.
+    pub(crate) fn sockets(&self, shard: usize) -> SocketMetrics {
+        self.families.sockets.shard(shard as u64)
     }
 
     /// The handles of one shard.
@@ -186,6 +197,7 @@ impl Families {
         registry.register("mailbox_events", "Events waiting for their actor", self.mailbox.clone());
         registry.register("instance_memory_bytes", "Linear memory of live instances", self.memory.clone());
         registry.register("mesh_hops", "Requests sent to the shard of their actor", self.hops.clone());
+        self.sockets.register(registry);
     }
 }
 

@@ -5,6 +5,7 @@ mod body;
 mod calls;
 mod guest;
 mod route;
+mod upgrade;
 mod world;
 
 use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, sync::Arc, time::Duration};
@@ -14,7 +15,9 @@ use futures::future::{Either, select};
 use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts, uri::PathAndQuery};
 use wasmkeep_actor::{Actors, Event, Failure, Guest, Limits};
 use wasmkeep_host::{ActorEvent, HttpEvent, RequestBody, ResponseBody, Unanswered};
-use wasmkeep_protocol::{ActorClass, ActorId, access::Decision, headers, placement::shard_of};
+use wasmkeep_protocol::{
+    ActorClass, ActorId, access::Decision, close, headers, limits::SOCKET_CLOSE_WITHIN, placement::shard_of,
+};
 
 use self::{
     body::Pump,
@@ -26,6 +29,7 @@ use crate::{
     http as front,
     metrics::ShardMetrics,
     runtime::{Endpoint, Label, SendError, ShardContext},
+    socket,
     state::NodeState,
 };
 
@@ -83,6 +87,7 @@ impl Shard {
         });
         // Set here and nowhere else.
         let _ = shard.world.calls.set(ShardCalls::new(&shard));
+        shard.world.sockets.connect(upgrade::post(&shard));
         shard
     }
 
@@ -127,6 +132,13 @@ impl Shard {
         let target = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         let (mut class, mut pump) = (None, None);
         let mut response = match route::route(target.as_str()) {
+            Route::Actor { id, rest } if socket::is_wanted(&parts.headers) => {
+                let mut response = self.open_socket(&id, rest, parts, &request_body).await;
+                response.headers_mut().insert(headers::NODE, self.node_header.clone());
+                let class = Some(&id.class).filter(|class| self.node.classes.contains_key(*class));
+                self.metrics.answered(class, response.status());
+                return response;
+            }
             Route::Actor { id, rest } => {
                 let answered = self.actor(&id, rest, parts, request_body, &mut pump).await;
                 class = Some(id.class).filter(|class| self.node.classes.contains_key(class));
@@ -257,7 +269,8 @@ impl Shard {
         .detach();
     }
 
-    /// Finishes what waits within `grace`, closes every actor, and says how many did not end in time.
+    /// Finishes what waits within `grace`, closes every actor and every socket, and says how many actors did not
+    /// end in time.
     pub(crate) async fn stop(&self, grace: Duration) -> usize {
         self.actors.stop();
         if self.context.sleeper.timeout(grace, self.actors.stopped()).await.is_err() {
@@ -265,6 +278,10 @@ impl Shard {
             // Those that only waited sleep at once; one that still runs is cut when the process ends.
             let _ = self.context.sleeper.timeout(Duration::from_secs(1), self.actors.stopped()).await;
         }
+        // After the events: what they send still goes out.
+        let sockets = &self.world.sockets;
+        sockets.close_all(close::GOING_AWAY, "the node is stopping");
+        let _ = self.context.sleeper.timeout(SOCKET_CLOSE_WITHIN, sockets.none_left()).await;
         self.actors.counts().0
     }
 

@@ -4,13 +4,17 @@ use std::{cell::OnceCell, path::PathBuf, rc::Rc, sync::Arc, time::Duration};
 
 use wasmkeep_actor::{Happening, Refusal, World};
 use wasmkeep_host::{Calls, Identity, InstantiateError, Setting};
-use wasmkeep_protocol::{ActorClass, ActorId};
+use wasmkeep_protocol::{
+    ActorClass, ActorId, close,
+    limits::{SOCKET_CLOSE_WITHIN, SOCKET_MESSAGE_BYTES_MAX, SOCKET_QUEUE_BYTES_MAX},
+};
 use wasmkeep_storage::{Database, Offload, OpenError};
 
 use super::guest::{MemoryMeter, MeteredInstance};
 use crate::{
     metrics::ShardMetrics,
     runtime::{Label, OffloadPool, ShardContext},
+    socket::{Rules, Sockets},
     state::NodeState,
 };
 
@@ -23,12 +27,20 @@ pub(crate) struct ShardWorld {
     pub(crate) memory: Rc<MemoryMeter>,
     /// Set once the shard it belongs to is there.
     pub(crate) calls: OnceCell<Rc<dyn Calls>>,
+    pub(crate) sockets: Sockets,
 }
 
 impl ShardWorld {
     pub(crate) fn new(node: Arc<NodeState>, context: ShardContext, metrics: Rc<ShardMetrics>) -> Self {
         let offload = Rc::new(node.offload.clone());
-        Self { node, context, offload, metrics, memory: Rc::default(), calls: OnceCell::new() }
+        let rules = Rules {
+            message_bytes_max: SOCKET_MESSAGE_BYTES_MAX,
+            queue_bytes_max: SOCKET_QUEUE_BYTES_MAX,
+            ping_after: node.limits.socket_ping_after,
+            close_within: SOCKET_CLOSE_WITHIN,
+        };
+        let sockets = Sockets::new(rules, context.sleeper.clone(), node.metrics.sockets(context.index));
+        Self { node, context, offload, metrics, memory: Rc::default(), calls: OnceCell::new(), sockets }
     }
 
     /// Where the actor's database is.
@@ -42,7 +54,7 @@ impl ShardWorld {
     pub(crate) async fn start_stateless(&self) -> Option<Result<MeteredInstance, Refusal>> {
         let component = self.node.stateless.as_ref()?;
         let identity = Arc::clone(&component.identity);
-        let setting = self.setting(identity, None, &component.env);
+        let setting = self.setting(identity, None, None, &component.env);
         Some(self.metered(component.version.instantiate(setting).await))
     }
 
@@ -50,11 +62,13 @@ impl ShardWorld {
         &self,
         identity: Arc<Identity>,
         database: Option<Rc<Database>>,
+        sockets: Option<Rc<dyn wasmkeep_host::Sockets>>,
         env: &Arc<Vec<(String, String)>>,
     ) -> Setting {
         Setting {
             identity,
             database,
+            sockets,
             offload: Rc::clone(&self.offload) as Rc<dyn Offload>,
             env: Arc::clone(env),
             calls: self.calls.get().cloned(),
@@ -118,7 +132,8 @@ impl World for ShardWorld {
             generation: 0,
             version: class.version.id().to_owned(),
         });
-        let setting = self.setting(identity, Some(Rc::clone(database)), &class.env);
+        let sockets = Rc::new(self.sockets.of(id)) as Rc<dyn wasmkeep_host::Sockets>;
+        let setting = self.setting(identity, Some(Rc::clone(database)), Some(sockets), &class.env);
         let started = self.metered(class.version.instantiate(setting).await);
         if let Err(refusal) = &started {
             tracing::error!(class = %id.class, name = %id.name, "{refusal}");
@@ -131,6 +146,7 @@ impl World for ShardWorld {
     }
 
     async fn erase(&self, id: &ActorId) {
+        self.sockets.close_actor(id, close::NORMAL, "the actor was deleted");
         let path = self.database_path(id);
         let removed = self.offload.run(move || wasmkeep_storage::remove(&path)).await;
         let trouble = match removed {
