@@ -50,3 +50,28 @@ impl<A: WebSocketClose> websocket_close::Guest for Exports<A> {
         A::websocket_close(socket, code, reason);
     }
 }
+
+/// Without tags, attachment and subprotocol.
+impl Default for Acceptance {
+    fn default() -> Acceptance {
+        Acceptance { tags: Vec::new(), attachment: Vec::new(), protocol: None }
+    }
+}
+
+impl From<&str> for Message {
+    fn from(text: &str) -> Message {
+        Message::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Message {
+    fn from(text: String) -> Message {
+        Message::Text(text)
+    }
+}
+
+impl From<Vec<u8>> for Message {
+    fn from(bytes: Vec<u8>) -> Message {
+        Message::Binary(bytes)
+    }
+}
