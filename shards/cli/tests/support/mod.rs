@@ -13,6 +13,8 @@ use std::{
 
 use tempfile::TempDir;
 
+pub mod socket;
+
 /// How long anything may take that is expected to happen; only a hang is this long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
