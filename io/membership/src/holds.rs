@@ -1,0 +1,309 @@
+//! The actors a node holds: takes them, gives them up, and settles in the background what is owed (R-OWN).
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeSet, HashMap, VecDeque},
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::{Poll, Waker},
+};
+
+use futures::{StreamExt, channel::oneshot, future::LocalBoxFuture, stream::FuturesUnordered};
+use wasmkeep_bucket::Bucket;
+use wasmkeep_protocol::{
+    ActorId, Tenant,
+    clock::Moment,
+    lease::{Identity, Timing, ValidLease},
+    object_keys,
+    ownership::{Claim, Context, Denial, Effect, Input},
+    records::{NodeRecord, OwnerRecord},
+    view::View,
+};
+use wasmkeep_replica::Surroundings;
+
+use crate::store::{key, nonce, now, read, write};
+
+/// What the node knows of its cluster, asked whenever an actor is taken or given up.
+pub trait Standing {
+    /// The cluster as it was last listed.
+    fn view(&self) -> Arc<View>;
+
+    /// The node's own lease, if it is valid now.
+    fn lease(&self) -> Option<ValidLease>;
+}
+
+/// The holds of one process.
+#[derive(Debug)]
+pub struct Holds<B, S, M> {
+    bucket: B,
+    surroundings: S,
+    standing: M,
+    timing: Timing,
+    identity: Identity,
+    tenant: Tenant,
+    taking: Cell<bool>,
+    claims: RefCell<HashMap<ActorId, Entry>>,
+    /// When which claim has something to do by itself.
+    due: RefCell<BTreeSet<(Moment, ActorId)>>,
+    inbox: RefCell<VecDeque<(ActorId, Input)>>,
+    driver: RefCell<Option<Waker>>,
+    when_empty: RefCell<Option<Waker>>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    claim: Claim,
+    waiting: Vec<oneshot::Sender<Result<u64, Denial>>>,
+    /// Counts what makes requests under way meaningless; an answer to an older one is dropped.
+    round: u64,
+    due: Option<Moment>,
+}
+
+/// An answer from the bucket, to a request of the round.
+struct Answer {
+    actor: ActorId,
+    round: u64,
+    input: Input,
+}
+
+type Requests<'a> = FuturesUnordered<LocalBoxFuture<'a, Answer>>;
+
+enum Event {
+    Answer(Answer),
+    Said(ActorId, Input),
+    Time,
+}
+
+impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
+    /// No actor is held. `bucket` is the way of durable commits.
+    pub fn new(
+        bucket: B,
+        surroundings: S,
+        standing: M,
+        timing: Timing,
+        identity: Identity,
+        tenant: Tenant,
+    ) -> Self {
+        Self {
+            bucket,
+            surroundings,
+            standing,
+            timing,
+            identity,
+            tenant,
+            taking: Cell::new(true),
+            claims: RefCell::default(),
+            due: RefCell::default(),
+            inbox: RefCell::default(),
+            driver: RefCell::default(),
+            when_empty: RefCell::default(),
+        }
+    }
+
+    /// Takes the actor; the generation of the hold. One that is held is told at once.
+    ///
+    /// # Errors
+    /// [`Denial`].
+    pub async fn take(&self, actor: &ActorId, fresh: bool) -> Result<u64, Denial> {
+        if let Some(generation) = self.generation(actor) {
+            return Ok(generation);
+        }
+        let (answer, answered) = oneshot::channel();
+        self.claims.borrow_mut().entry(actor.clone()).or_default().waiting.push(answer);
+        self.say(actor.clone(), Input::Want { fresh });
+        answered.await.unwrap_or(Err(Denial::NotTaking))
+    }
+
+    /// The generation of the hold, while it stands: its lease is valid and the actor was not given up.
+    pub fn generation(&self, actor: &ActorId) -> Option<u64> {
+        let lease = self.standing.lease()?;
+        self.claims.borrow().get(actor)?.claim.held(&lease)
+    }
+
+    /// Gives the actor up: it is closed, and its last event uploaded. Tried again until it lands.
+    pub fn release(&self, actor: &ActorId) {
+        self.say(actor.clone(), Input::Release);
+    }
+
+    /// The node's lease ran out: nothing is held any more.
+    pub fn lapsed(&self) {
+        let actors: Vec<ActorId> = self.claims.borrow().keys().cloned().collect();
+        for actor in actors {
+            self.say(actor, Input::Lapsed);
+        }
+    }
+
+    /// Takes no more actors.
+    pub fn stop_taking(&self) {
+        self.taking.set(false);
+    }
+
+    /// Ends when nothing is held and nothing is owed.
+    pub async fn all_released(&self) {
+        poll_fn(|cx| {
+            if self.claims.borrow().is_empty() && self.inbox.borrow().is_empty() {
+                return Poll::Ready(());
+            }
+            *self.when_empty.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn say(&self, actor: ActorId, input: Input) {
+        self.inbox.borrow_mut().push_back((actor, input));
+        if let Some(driver) = self.driver.borrow_mut().take() {
+            driver.wake();
+        }
+    }
+
+    /// Carries out what was asked for. Never ends.
+    pub async fn run(&self) {
+        let mut requests = Requests::new();
+        loop {
+            match self.next(&mut requests).await {
+                Event::Said(actor, input) => self.step(&actor, input, &mut requests),
+                Event::Answer(Answer { actor, round, input }) => {
+                    let current = self.claims.borrow().get(&actor).is_some_and(|entry| entry.round == round);
+                    if current {
+                        self.step(&actor, input, &mut requests);
+                    }
+                }
+                Event::Time => {
+                    for actor in self.overdue() {
+                        self.step(&actor, Input::Tick, &mut requests);
+                    }
+                }
+            }
+        }
+    }
+
+    fn step<'a>(&'a self, actor: &ActorId, input: Input, requests: &mut Requests<'a>) {
+        let context_view = self.standing.view();
+        let mut claims = self.claims.borrow_mut();
+        let entry = claims.entry(actor.clone()).or_default();
+        if input == Input::Lapsed {
+            entry.round += 1;
+        }
+        let context = Context {
+            now: now(&self.surroundings).moment,
+            identity: &self.identity,
+            view: &context_view,
+            lease: self.standing.lease(),
+            taking: self.taking.get(),
+            nonce: nonce(),
+        };
+        for effect in entry.claim.step(&context, input) {
+            match effect {
+                Effect::Read => requests.push(Box::pin(self.read(actor.clone(), entry.round))),
+                Effect::ReadHeartbeat(node) => {
+                    requests.push(Box::pin(self.read_heartbeat(actor.clone(), entry.round, node)));
+                }
+                Effect::Write(record, condition) => {
+                    requests.push(Box::pin(self.write(actor.clone(), entry.round, record, condition)));
+                }
+                Effect::Taken { generation } => entry.answer(&Ok(generation)),
+                Effect::Denied(denial) => entry.answer(&Err(denial)),
+                Effect::Released => {}
+            }
+        }
+        let due = entry.claim.wake();
+        let before = std::mem::replace(&mut entry.due, due);
+        if entry.claim.is_idle() && entry.waiting.is_empty() {
+            claims.remove(actor);
+        }
+        let nothing_left = claims.is_empty();
+        drop(claims);
+        self.remember(actor, before, due);
+        if nothing_left && let Some(waiting) = self.when_empty.borrow_mut().take() {
+            waiting.wake();
+        }
+    }
+
+    fn remember(&self, actor: &ActorId, before: Option<Moment>, due: Option<Moment>) {
+        if before == due {
+            return;
+        }
+        let mut line = self.due.borrow_mut();
+        if let Some(before) = before {
+            line.remove(&(before, actor.clone()));
+        }
+        if let Some(due) = due {
+            line.insert((due, actor.clone()));
+        }
+    }
+
+    fn overdue(&self) -> Vec<ActorId> {
+        let moment = now(&self.surroundings).moment;
+        let line = self.due.borrow();
+        line.iter().take_while(|(due, _)| *due <= moment).map(|(_, actor)| actor.clone()).collect()
+    }
+
+    async fn read(&self, actor: ActorId, round: u64) -> Answer {
+        let key = key(&object_keys::owner(&self.tenant, &actor));
+        let limit = self.timing.timeout;
+        let found = read(&self.bucket, &self.surroundings, limit, &key, OwnerRecord::decode).await;
+        Answer { actor, round, input: Input::Found(found) }
+    }
+
+    async fn read_heartbeat(&self, actor: ActorId, round: u64, node: wasmkeep_protocol::NodeId) -> Answer {
+        let key = key(&object_keys::node(&node));
+        let limit = self.timing.timeout;
+        let found = read(&self.bucket, &self.surroundings, limit, &key, NodeRecord::decode).await;
+        Answer { actor, round, input: Input::Heartbeat(found) }
+    }
+
+    async fn write(
+        &self,
+        actor: ActorId,
+        round: u64,
+        record: OwnerRecord,
+        condition: wasmkeep_protocol::store::Condition,
+    ) -> Answer {
+        let key = key(&object_keys::owner(&self.tenant, &actor));
+        let (limit, body) = (self.timing.timeout, record.encode());
+        let wrote = write(&self.bucket, &self.surroundings, limit, &key, body, &condition).await;
+        Answer { actor, round, input: Input::Wrote(wrote) }
+    }
+
+    async fn next(&self, requests: &mut Requests<'_>) -> Event {
+        let wake = self.due.borrow().first().map(|(due, _)| *due);
+        let mut time: Option<Pin<Box<dyn Future<Output = ()> + '_>>> =
+            wake.map(|wake| Box::pin(self.until(wake)) as _);
+        poll_fn(|cx| {
+            if let Some((actor, input)) = self.inbox.borrow_mut().pop_front() {
+                return Poll::Ready(Event::Said(actor, input));
+            }
+            if let Poll::Ready(Some(answer)) = requests.poll_next_unpin(cx) {
+                return Poll::Ready(Event::Answer(answer));
+            }
+            if let Some(time) = &mut time
+                && time.as_mut().poll(cx).is_ready()
+            {
+                return Poll::Ready(Event::Time);
+            }
+            *self.driver.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    async fn until(&self, moment: Moment) {
+        let left = moment.since(now(&self.surroundings).moment);
+        self.surroundings.sleep(left).await;
+    }
+}
+
+impl Entry {
+    /// The same for everybody who asked.
+    fn answer(&mut self, outcome: &Result<u64, Denial>) {
+        for waiting in self.waiting.drain(..) {
+            // Whoever left needs no answer.
+            let _ = waiting.send(outcome.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
