@@ -56,6 +56,28 @@ pub trait World: 'static {
     /// The version of the class whose instances [`World::start`] makes.
     fn version(&self, class: &ActorClass) -> String;
 
+    /// Whether an event may run now: the node holds the actor.
+    ///
+    /// # Errors
+    /// Why not; the event is refused and the database closed.
+    fn may_run(&self, _id: &ActorId) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Sends what an event committed on its way to where it outlives this machine. Not told of an event that
+    /// deleted its actor.
+    ///
+    /// # Errors
+    /// Why the actor has to be given up; the database is closed.
+    fn replicate(&self, _id: &ActorId, _database: &Rc<Database>) -> impl Future<Output = Result<(), String>> {
+        std::future::ready(Ok(()))
+    }
+
+    /// Closes the database; `erasing` when [`World::erase`] follows.
+    fn close(&self, _id: &ActorId, database: Database, _erasing: bool) -> impl Future<Output = ()> {
+        database.close(self.offload())
+    }
+
     /// Removes a deleted actor's files; its database is closed already.
     fn erase(&self, id: &ActorId) -> impl Future<Output = ()>;
 
@@ -116,6 +138,9 @@ struct Actor<W: World> {
     lifecycle: RefCell<Lifecycle<EventOf<W>>>,
     todo: Cell<Option<Action<EventOf<W>>>>,
     waker: Cell<Option<Waker>>,
+    /// The node lost it: what runs is cut.
+    lost: Cell<bool>,
+    lost_waker: Cell<Option<Waker>>,
 }
 
 /// What a resident actor holds.
@@ -192,6 +217,25 @@ impl<W: World> Actors<W> {
         self.feed_all(|| Input::GiveUp);
     }
 
+    /// The node lost this actor, or every actor: what runs is cut, what waits refused, the database closed. The
+    /// next event opens it anew.
+    pub fn lose(&self, id: Option<&ActorId>, refusal: &Refusal) {
+        for actor in self.roster.borrow().resident() {
+            if id.is_none_or(|id| *id == actor.id) {
+                actor.lost.set(true);
+                if let Some(waker) = actor.lost_waker.take() {
+                    waker.wake();
+                }
+                actor.feed(Input::Lost(refusal.clone()));
+            }
+        }
+    }
+
+    /// Whether the actor is in memory.
+    pub fn is_resident(&self, id: &ActorId) -> bool {
+        self.roster.borrow().get(id).is_some()
+    }
+
     /// Ends when no actor is resident.
     pub async fn stopped(&self) {
         poll_fn(|context| {
@@ -237,6 +281,8 @@ impl<W: World> Actors<W> {
             lifecycle: RefCell::new(Lifecycle::new(self.limits.mailbox_events_max)),
             todo: Cell::new(None),
             waker: Cell::new(None),
+            lost: Cell::new(false),
+            lost_waker: Cell::new(None),
         });
         self.roster.borrow_mut().woke(id.clone(), actor.clone(), now);
         Ok(actor)
@@ -257,11 +303,11 @@ impl<W: World> Actors<W> {
                     Input::Ended(end, fate)
                 }
                 Action::Close => {
-                    self.close(&actor, &mut body).await;
+                    self.close(&actor, &mut body, false).await;
                     Input::Closed
                 }
                 Action::Erase => {
-                    self.close(&actor, &mut body).await;
+                    self.close(&actor, &mut body, true).await;
                     self.world.erase(&actor.id).await;
                     erased = true;
                     Input::Closed
@@ -288,6 +334,7 @@ impl<W: World> Actors<W> {
         if std::mem::replace(&mut body.gave_place, false) {
             self.find_place()?;
         }
+        actor.lost.set(false);
         body.database = Some(Rc::new(self.world.open(&actor.id).await?));
         Ok(())
     }
@@ -341,7 +388,7 @@ impl<W: World> Actors<W> {
         };
         let refused = |error: wasmkeep_storage::Error| InitError::Refused(error.to_string());
         database.begin_init().map_err(refused)?;
-        let ran = self.within(self.limits.event_wall_clock, guest.init()).await;
+        let ran = self.within(actor, self.limits.event_wall_clock, guest.init()).await;
         let ran = ran.unwrap_or_else(|failure| Err(InitError::Poisoned(failure)));
         if let Err(InitError::Poisoned(failure)) = &ran {
             // Before the transaction is undone: the instance may hold cursors into it.
@@ -362,6 +409,10 @@ impl<W: World> Actors<W> {
             <EventOf<W> as Event>::fail(ticket, &failure);
             return (TurnEnd::Poisoned(failure), StorageFate::Reopen);
         };
+        if let Err(refusal) = self.world.may_run(&actor.id) {
+            event.refuse(&refusal);
+            return (TurnEnd::Ready, StorageFate::Reopen);
+        }
         let began = self.world.now();
         let own_limit = began + self.limits.event_wall_clock;
         let ends_at = event.deadline().map_or(own_limit, |deadline| deadline.min(own_limit));
@@ -371,7 +422,7 @@ impl<W: World> Actors<W> {
             return (TurnEnd::Ready, StorageFate::Keep);
         };
         guest.ends_at(ends_at);
-        let end = self.within(limit, guest.deliver(event)).await.unwrap_or_else(TurnEnd::Poisoned);
+        let end = self.within(actor, limit, guest.deliver(event)).await.unwrap_or_else(TurnEnd::Poisoned);
         if let TurnEnd::Poisoned(failure) = &end {
             body.guest = None;
             self.world.observe(&actor.id, Happening::Failed(failure));
@@ -385,7 +436,7 @@ impl<W: World> Actors<W> {
     }
 
     /// What an event leaves behind in the database.
-    async fn settle(&self, actor: &Actor<W>, database: &Database) -> StorageFate {
+    async fn settle(&self, actor: &Actor<W>, database: &Rc<Database>) -> StorageFate {
         let event = database.end_event();
         if event.rolled_back {
             self.world.observe(&actor.id, Happening::RolledBack);
@@ -394,6 +445,10 @@ impl<W: World> Actors<W> {
             return StorageFate::Erase;
         }
         if database.is_poisoned() {
+            return StorageFate::Reopen;
+        }
+        if let Err(why) = self.world.replicate(&actor.id, database).await {
+            self.world.observe(&actor.id, Happening::StorageTrouble(format!("replication: {why}")));
             return StorageFate::Reopen;
         }
         if database.checkpoint_due()
@@ -405,24 +460,37 @@ impl<W: World> Actors<W> {
         StorageFate::Keep
     }
 
-    /// Ends `work` at its limit and turns a panic of the host into a failure of this one event.
-    async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Result<T, Failure> {
+    /// Ends `work` at its limit, or when the node loses the actor, and turns a panic of the host into a failure of
+    /// this one event.
+    async fn within<T>(
+        &self,
+        actor: &Actor<W>,
+        limit: Duration,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Failure> {
         let work = pin!(AssertUnwindSafe(work).catch_unwind());
-        let over = pin!(self.world.sleep(limit));
-        match select(work, over).await {
+        let mut over = pin!(self.world.sleep(limit));
+        let end = poll_fn(|context| {
+            if actor.lost.get() {
+                return Poll::Ready(Failure::Lost);
+            }
+            actor.lost_waker.set(Some(context.waker().clone()));
+            over.as_mut().poll(context).map(|()| Failure::TimeLimit(limit))
+        });
+        match select(work, end).await {
             Either::Left((Ok(done), _)) => Ok(done),
             Either::Left((Err(panic), _)) => Err(Failure::Bug(panic_text(&*panic))),
-            Either::Right(((), _)) => Err(Failure::TimeLimit(limit)),
+            Either::Right((failure, _)) => Err(failure),
         }
     }
 
-    async fn close(&self, actor: &Actor<W>, body: &mut Body<W>) {
+    async fn close(&self, actor: &Actor<W>, body: &mut Body<W>, erasing: bool) {
         // The instance first: it holds the database too.
         body.guest = None;
         body.gave_place = true;
         if let Some(database) = body.database.take() {
             match Rc::try_unwrap(database) {
-                Ok(database) => database.close(self.world.offload()).await,
+                Ok(database) => self.world.close(&actor.id, database, erasing).await,
                 Err(_) => self.world.observe(
                     &actor.id,
                     Happening::StorageTrouble("something still holds the database of a closed actor".into()),

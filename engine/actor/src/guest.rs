@@ -23,6 +23,9 @@ pub enum Refusal {
     /// The instance could not be made.
     #[error("the actor could not be started: {0}")]
     Start(String),
+    /// This node does not hold the actor, or no longer.
+    #[error("{0}; retry")]
+    NotHeld(String),
     /// `on-init` failed; it is tried again at the next event.
     #[error("the actor's on-init failed: {0}")]
     Init(String),
@@ -37,6 +40,9 @@ pub enum Failure {
     /// The event ran longer than its wall-clock limit.
     #[error("the event ran longer than its limit of {0:?}")]
     TimeLimit(Duration),
+    /// The node lost the actor while the event ran.
+    #[error("the node lost the actor while the event ran")]
+    Lost,
     /// A fault of the host, caught at the event boundary.
     #[error("the node failed while the event ran: {0}")]
     Bug(String),

@@ -27,6 +27,8 @@ pub enum Input<E> {
     Stop,
     /// The time for finishing is over: what still waits is refused.
     GiveUp,
+    /// The node lost the actor: what waits is refused, and the database is closed before anything else.
+    Lost(Refusal),
     /// Answer to [`Action::Close`] and [`Action::Erase`].
     Closed,
 }
@@ -180,7 +182,16 @@ impl<E: Event> Lifecycle<E> {
                 if matches!(end, TurnEnd::Poisoned(_)) {
                     self.instance = Instance::Absent;
                 }
-                self.fate = fate;
+                // Told meanwhile that the connection cannot be trusted: that stands.
+                if self.fate == StorageFate::Keep {
+                    self.fate = fate;
+                }
+            }
+            Input::Lost(refusal) => {
+                self.refuse_waiting(&refusal, &mut refused);
+                if (self.storage_open || self.outstanding) && !self.closing {
+                    self.fate = StorageFate::Reopen;
+                }
             }
             Input::Rest => self.rest = true,
             Input::Stop => self.stopping = true,

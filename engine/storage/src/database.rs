@@ -16,6 +16,7 @@ use std::{
 };
 
 use futures::channel::oneshot;
+use send_wrapper::SendWrapper;
 use wasmkeep_protocol::limits::ACTOR_STORAGE_BYTES;
 
 use crate::{
@@ -32,6 +33,7 @@ use crate::{
     pace::Pacer,
     run::Running,
     settings,
+    sink::CommitSink,
     value::{Changes, ResultSet, Value},
 };
 
@@ -77,6 +79,8 @@ pub struct Database {
     pub(crate) version: RefCell<Option<Option<String>>>,
     /// Commits that are being kept track of, for a copy elsewhere.
     pub(crate) capture: RefCell<Option<Capture>>,
+    /// Taken and given on the shard only; the wrapper holds it to that while the database is opened elsewhere.
+    sink: RefCell<Option<SendWrapper<Rc<dyn CommitSink>>>>,
 }
 
 impl fmt::Debug for Database {
@@ -107,6 +111,7 @@ impl Database {
             delete: Cell::new(false),
             version: RefCell::new(None),
             capture: RefCell::new(None),
+            sink: RefCell::new(None),
         })
     }
 
@@ -141,8 +146,22 @@ impl Database {
     ) -> Result<Changes, Error> {
         let changes =
             self.run(move |connection| execute::exec(connection, sql, &params, Ask::Durable)).await?;
-        self.sync(offload).await?;
+        self.make_durable(offload).await?;
         Ok(changes)
+    }
+
+    /// Where what is committed is durable from now on, in place of this machine's disk.
+    pub fn set_sink(&self, sink: Rc<dyn CommitSink>) {
+        *self.sink.borrow_mut() = Some(SendWrapper::new(sink));
+    }
+
+    /// Makes everything committed so far durable: by the sink if there is one, else on stable storage.
+    async fn make_durable(&self, offload: &dyn Offload) -> Result<(), Error> {
+        let sink = self.sink.borrow().as_ref().map(|sink| Rc::clone(sink));
+        match sink {
+            Some(sink) => sink.flush(self).await,
+            None => self.sync(offload).await,
+        }
     }
 
     /// Puts everything committed so far on stable storage, off the shard.

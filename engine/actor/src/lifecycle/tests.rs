@@ -335,3 +335,67 @@ fn an_event_whose_sender_left_never_runs_and_wakes_nobody() {
         "]],
     );
 }
+
+fn lost() -> Input<Numbered> {
+    Input::Lost(Refusal::NotHeld("lost".into()))
+}
+
+// R-LEASE-3, R-REPL-4
+#[test]
+fn a_lost_actor_refuses_what_waits_and_opens_anew_for_the_next_event() {
+    check(
+        woken().into_iter().chain([
+            arrive(2),
+            lost(),
+            ended(),
+            arrive(3),
+            Input::Closed,
+            Input::Opened(Ok(())),
+        ]),
+        &expect![[r"
+            open
+            start
+            run 1
+            wait
+            refuse 2 (lost; retry), wait
+            close
+            wait
+            open
+            start
+        "]],
+    );
+}
+
+// R-LEASE-3
+#[test]
+fn an_idle_actor_that_is_lost_closes_and_one_that_closes_already_does_so_once() {
+    check(
+        woken().into_iter().chain([ended(), lost(), lost(), Input::Closed]),
+        &expect![[r"
+            open
+            start
+            run 1
+            wait
+            close
+            wait
+            wait
+        "]],
+    );
+}
+
+// R-REPL-4
+#[test]
+fn an_actor_lost_while_it_asked_to_be_deleted_is_not() {
+    let erase = Input::Ended(TurnEnd::Ready, StorageFate::Erase);
+    check(
+        woken().into_iter().chain([lost(), erase, Input::Closed]),
+        &expect![[r"
+            open
+            start
+            run 1
+            wait
+            close
+            wait
+        "]],
+    );
+}

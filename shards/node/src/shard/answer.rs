@@ -35,6 +35,7 @@ pub(crate) fn unanswered(why: &Unanswered) -> Response<ResponseBody> {
         Unanswered::Failed(Failure::TimeLimit(limit)) => {
             internal(&format!("the event ran longer than its limit of {} s", limit.as_secs_f64()))
         }
+        Unanswered::Failed(Failure::Lost) => internal("the node lost the actor while the event ran"),
         Unanswered::Failed(Failure::Bug(_)) => internal("the node failed while the event ran; see its log"),
         Unanswered::Mistake(mistake) => internal(&mistake.to_string()),
         Unanswered::Dropped => internal("the node stopped before the event was answered"),
@@ -43,7 +44,7 @@ pub(crate) fn unanswered(why: &Unanswered) -> Response<ResponseBody> {
 
 fn refused(refusal: &Refusal) -> Response<ResponseBody> {
     match refusal {
-        Refusal::MailboxFull(_) | Refusal::Stopping | Refusal::NoRoom => {
+        Refusal::MailboxFull(_) | Refusal::Stopping | Refusal::NoRoom | Refusal::NotHeld(_) => {
             retry_later(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string())
         }
         Refusal::Storage(_) => retry_later(

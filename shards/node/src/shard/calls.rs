@@ -104,6 +104,7 @@ fn call_error(why: Unanswered) -> CallError {
         Unanswered::Refused(Refusal::MailboxFull(_) | Refusal::Stopping | Refusal::NoRoom) => {
             CallError::Overloaded
         }
+        Unanswered::Refused(refusal @ Refusal::NotHeld(_)) => CallError::Failed(refusal.to_string()),
         Unanswered::Refused(Refusal::Storage(_)) => {
             failed("the callee's storage cannot be opened; see the node's log")
         }
@@ -116,6 +117,7 @@ fn call_error(why: Unanswered) -> CallError {
         Unanswered::Refused(Refusal::Init(_)) => failed("the callee's on-init failed; see the node's log"),
         Unanswered::Failed(Failure::TimeLimit(_)) => CallError::TimedOut,
         Unanswered::Failed(Failure::Trap(_)) => failed("the callee trapped; see the node's log"),
+        Unanswered::Failed(Failure::Lost) => failed("the node lost the callee while it ran"),
         Unanswered::Failed(Failure::Bug(_)) => failed("the node failed while the callee ran; see its log"),
         Unanswered::Mistake(mistake) => CallError::Failed(mistake.to_string()),
         Unanswered::Dropped => CallError::Unknown("the callee was stopped before it answered".to_owned()),
