@@ -2,12 +2,12 @@
 //! and names the checkers that must notice.
 
 macro_rules! flaws {
-    ($($(#[$doc:meta])* $flaw:ident => $name:literal, $checkers:expr;)*) => {
-        /// One way to be wrong.
+    ($(#[$of:meta])* $all:ident; $($(#[$doc:meta])* $flaw:ident => $name:literal, $checkers:expr;)*) => {
+        $(#[$of])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Flaw { $($(#[$doc])* $flaw,)* }
+        pub enum $all { $($(#[$doc])* $flaw,)* }
 
-        impl Flaw {
+        impl $all {
             /// Every variant.
             pub const ALL: &[Self] = &[$(Self::$flaw),*];
 
@@ -26,7 +26,11 @@ macro_rules! flaws {
     };
 }
 
+pub(crate) use flaws;
+
 flaws! {
+    /// One way to be wrong.
+    Flaw;
     /// The guest answers before it commits.
     AnswersEarly => "answers-before-commit", &["storage"];
     /// A transaction left open is committed when the event ends.

@@ -16,6 +16,7 @@ mod history;
 mod inspect;
 mod life;
 mod parameters;
+mod replica;
 mod run;
 mod script;
 mod stage;
@@ -24,4 +25,7 @@ mod world;
 pub use flaw::Flaw;
 pub use history::Violation;
 pub use parameters::Parameters;
+pub use replica::{
+    ReplicaFlaw, ReplicaOutcome, ReplicaParameters, ReplicaRequest, run_replica, run_replica_twice,
+};
 pub use run::{Outcome, Request, run, run_twice};

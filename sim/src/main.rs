@@ -6,8 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Parser, Subcommand};
-use wasmkeep_sim::{Flaw, Outcome, Request, run, run_twice};
+use clap::{Parser, Subcommand, ValueEnum};
+use wasmkeep_sim::{
+    Flaw, Outcome, ReplicaFlaw, ReplicaRequest, Request, Violation, run, run_replica, run_replica_twice,
+    run_twice,
+};
 
 /// Seeds of `quick`: the same at every run, so that a failure is a change's doing.
 const QUICK_SEEDS: std::ops::Range<u64> = 0..300;
@@ -18,7 +21,7 @@ const QUICK_SEEDS_TWICE: std::ops::Range<u64> = 0..20;
 /// Seeds within which each broken variant must be noticed.
 const BROKEN_SEEDS_MAX: u64 = 60;
 
-/// Simulates a shard of actors under load, faults and crashes, and checks what it promises.
+/// Simulates actors under load, faults and crashes, and checks what is promised.
 #[derive(Debug, Parser)]
 #[command(name = "sim")]
 struct Arguments {
@@ -30,10 +33,13 @@ struct Arguments {
 enum Command {
     /// Runs one seed twice, showing its parameters, and compares.
     Run {
+        /// Which of the simulated worlds.
+        #[arg(long, value_enum, default_value_t = Which::Shard)]
+        world: Which,
         /// What decides everything.
         #[arg(long)]
         seed: u64,
-        /// Actions in each life, in place of what the seed draws.
+        /// Actions in each life of a shard, in place of what the seed draws.
         #[arg(long)]
         steps: Option<u64>,
         /// Breaks one promise on purpose, by the name `broken` prints.
@@ -58,9 +64,34 @@ enum Command {
     Broken,
 }
 
+/// The worlds there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// One shard of actors.
+    Shard,
+    /// Actors whose data is in a bucket, and the nodes that hold them in turn.
+    Replica,
+}
+
+impl Which {
+    const ALL: [Self; 2] = [Self::Shard, Self::Replica];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Shard => "shard",
+            Self::Replica => "replica",
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let passed = match Arguments::parse().command {
-        Command::Run { seed, steps, broken, verbose } => one(seed, steps, broken.as_deref(), verbose),
+        Command::Run { world: Which::Shard, seed, steps, broken, verbose } => {
+            one(seed, steps, broken.as_deref(), verbose)
+        }
+        Command::Run { world: Which::Replica, seed, broken, verbose, .. } => {
+            one_replica(seed, broken.as_deref(), verbose)
+        }
         Command::Quick => quick(),
         Command::Soak { minutes, from } => soak(Duration::from_secs(minutes * 60), from),
         Command::Broken => broken(),
@@ -101,78 +132,123 @@ fn one(seed: u64, actions: Option<u64>, broken: Option<&str>, verbose: bool) -> 
         "{} events, {} crashes, {} records, hash {:016x}",
         outcome.events, outcome.crashes, outcome.records, outcome.hash
     );
-    Ok(report(&request, &outcome))
+    Ok(report(Which::Shard, seed, outcome.violation.as_ref()))
+}
+
+fn one_replica(seed: u64, broken: Option<&str>, verbose: bool) -> io::Result<bool> {
+    let flaw = match broken {
+        None => None,
+        Some(name) => {
+            let known = ReplicaFlaw::ALL.iter().copied().find(|flaw| flaw.name() == name);
+            if known.is_none() {
+                eprintln!("there is no broken variant {name:?} of this world; `sim broken` lists them");
+                return Ok(false);
+            }
+            known
+        }
+    };
+    let request = ReplicaRequest { seed, flaw, verbose };
+    println!("{}", request.parameters());
+    let outcome = run_replica_twice(&request)?;
+    println!("{} rows written, {} records, hash {:016x}", outcome.units, outcome.records, outcome.hash);
+    Ok(report(Which::Replica, seed, outcome.violation.as_ref()))
 }
 
 /// Says what a run broke, and how to see it again.
-fn report(request: &Request, outcome: &Outcome) -> bool {
-    let Some(violation) = &outcome.violation else { return true };
-    println!("seed {}: {violation}", request.seed);
-    println!("see it again: cargo run -p wasmkeep-sim -- run --seed {} -v", request.seed);
+fn report(world: Which, seed: u64, violation: Option<&Violation>) -> bool {
+    let Some(violation) = violation else { return true };
+    println!("{} seed {seed}: {violation}", world.name());
+    println!("see it again: cargo run -p wasmkeep-sim -- run --world {} --seed {seed} -v", world.name());
     false
 }
 
 fn quick() -> io::Result<bool> {
-    let began = Instant::now();
     for seed in QUICK_SEEDS_TWICE {
-        let request = Request::plain(seed);
-        if !report(&request, &run_twice(&request)?) {
+        let shard = run_twice(&Request::plain(seed))?.violation;
+        let replica = run_replica_twice(&ReplicaRequest::plain(seed))?.violation;
+        let passed = report(Which::Shard, seed, shard.as_ref());
+        if !report(Which::Replica, seed, replica.as_ref()) || !passed {
             return Ok(false);
         }
     }
-    println!("the first {} seeds gave the same run twice", QUICK_SEEDS_TWICE.end);
-    let mut totals = Totals::default();
-    for seed in QUICK_SEEDS {
-        if !totals.add(&Request::plain(seed))? {
-            return Ok(false);
+    println!("the first {} seeds of each world gave the same run twice", QUICK_SEEDS_TWICE.end);
+    for world in Which::ALL {
+        let began = Instant::now();
+        let mut totals = Totals::new(world);
+        for seed in QUICK_SEEDS {
+            if !totals.add(seed)? {
+                return Ok(false);
+            }
         }
+        totals.print(began.elapsed());
     }
-    totals.print(began.elapsed());
     broken()
 }
 
+/// Runs the worlds in turn, one seed each.
 fn soak(time: Duration, from: u64) -> io::Result<bool> {
     let began = Instant::now();
     let mut shown = Instant::now();
-    let mut totals = Totals::default();
+    let mut totals = Which::ALL.map(Totals::new);
     for seed in from.. {
-        if !totals.add(&Request::plain(seed))? {
-            return Ok(false);
+        for world in &mut totals {
+            if !world.add(seed)? {
+                return Ok(false);
+            }
         }
         if shown.elapsed() > Duration::from_secs(30) {
-            totals.print(began.elapsed());
+            totals.iter().for_each(|world| world.print(began.elapsed()));
             shown = Instant::now();
         }
         if began.elapsed() > time {
             break;
         }
     }
-    totals.print(began.elapsed());
+    totals.iter().for_each(|world| world.print(began.elapsed()));
     Ok(true)
 }
 
-/// Sums over seeds.
-#[derive(Debug, Default)]
+/// Sums over seeds of one world.
+#[derive(Debug)]
 struct Totals {
+    world: Which,
     seeds: u64,
+    /// Events of a shard, rows of a replica.
     events: u64,
     crashes: u64,
     records: u64,
 }
 
 impl Totals {
-    fn add(&mut self, request: &Request) -> io::Result<bool> {
-        let outcome = run(request)?;
+    fn new(world: Which) -> Self {
+        Self { world, seeds: 0, events: 0, crashes: 0, records: 0 }
+    }
+
+    fn add(&mut self, seed: u64) -> io::Result<bool> {
+        let violation = match self.world {
+            Which::Shard => {
+                let Outcome { events, crashes, records, violation, .. } = run(&Request::plain(seed))?;
+                self.events += events;
+                self.crashes += crashes;
+                self.records += records;
+                violation
+            }
+            Which::Replica => {
+                let outcome = run_replica(&ReplicaRequest::plain(seed))?;
+                self.events += outcome.units;
+                self.crashes += outcome.crashes;
+                self.records += outcome.records;
+                outcome.violation
+            }
+        };
         self.seeds += 1;
-        self.events += outcome.events;
-        self.crashes += outcome.crashes;
-        self.records += outcome.records;
-        Ok(report(request, &outcome))
+        Ok(report(self.world, seed, violation.as_ref()))
     }
 
     fn print(&self, took: Duration) {
         println!(
-            "{} seeds ({} events, {} crashes, {} records) in {:.1} s: {:.1} seeds/s",
+            "{}: {} seeds ({} events, {} crashes, {} records) in {:.1} s: {:.1} seeds/s",
+            self.world.name(),
             self.seeds,
             self.events,
             self.crashes,
@@ -186,29 +262,49 @@ impl Totals {
 fn broken() -> io::Result<bool> {
     let mut all = true;
     for flaw in Flaw::ALL.iter().copied() {
-        let mut noticed = None;
-        for seed in 0..BROKEN_SEEDS_MAX {
+        let noticed = noticed(|seed| {
             let request = Request { flaw: Some(flaw), ..Request::plain(seed) };
-            let outcome = if flaw == Flaw::UsesEntropy { run_twice(&request)? } else { run(&request)? };
-            if let Some(violation) = outcome.violation {
-                noticed = Some((seed, violation));
-                break;
-            }
-        }
-        let expected = flaw.noticed_by();
-        match noticed {
-            Some((seed, violation)) if expected.contains(&violation.checker) => {
-                println!("broken: {} noticed at seed {seed} by {violation}", flaw.name());
-            }
-            Some((seed, violation)) => {
-                println!("broken: {} met {violation} at seed {seed}, not {expected:?}", flaw.name());
-                all = false;
-            }
-            None => {
-                println!("broken: {} was not noticed within {BROKEN_SEEDS_MAX} seeds", flaw.name());
-                all = false;
-            }
-        }
+            let outcome = if flaw == Flaw::UsesEntropy { run_twice(&request) } else { run(&request) };
+            Ok(outcome?.violation)
+        });
+        all &= was_noticed(flaw.name(), flaw.noticed_by(), noticed?);
+    }
+    for flaw in ReplicaFlaw::ALL.iter().copied() {
+        let noticed = noticed(|seed| {
+            let request = ReplicaRequest { flaw: Some(flaw), ..ReplicaRequest::plain(seed) };
+            let twice = flaw == ReplicaFlaw::UsesEntropy;
+            let outcome = if twice { run_replica_twice(&request) } else { run_replica(&request) };
+            Ok(outcome?.violation)
+        });
+        all &= was_noticed(flaw.name(), flaw.noticed_by(), noticed?);
     }
     Ok(all)
+}
+
+/// The first seed in which something is noticed, and what.
+fn noticed(run: impl Fn(u64) -> io::Result<Option<Violation>>) -> io::Result<Option<(u64, Violation)>> {
+    for seed in 0..BROKEN_SEEDS_MAX {
+        if let Some(violation) = run(seed)? {
+            return Ok(Some((seed, violation)));
+        }
+    }
+    Ok(None)
+}
+
+/// Says whether a broken variant was noticed by one of the checkers it names.
+fn was_noticed(name: &str, expected: &[&str], noticed: Option<(u64, Violation)>) -> bool {
+    match noticed {
+        Some((seed, violation)) if expected.contains(&violation.checker) => {
+            println!("broken: {name} noticed at seed {seed} by {violation}");
+            true
+        }
+        Some((seed, violation)) => {
+            println!("broken: {name} met {violation} at seed {seed}, not {expected:?}");
+            false
+        }
+        None => {
+            println!("broken: {name} was not noticed within {BROKEN_SEEDS_MAX} seeds");
+            false
+        }
+    }
 }

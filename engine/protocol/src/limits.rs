@@ -116,6 +116,9 @@ pub const MIB: u64 = 1 << 20;
 /// R-RST-2).
 pub const ATTEMPT_BASE: Duration = Duration::from_secs(5);
 
+/// Longest time one request to the bucket may take whatever it carries (R-REPL-2).
+pub const BUCKET_REQUEST_MAX: Duration = Duration::from_secs(30);
+
 /// Time a whole upload has before its size is counted, all attempts together (R-REPL-2).
 pub const UPLOAD_BASE: Duration = Duration::from_secs(20);
 

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use wasmkeep_bucket::{Bucket, Failure, Key};
-use wasmkeep_protocol::{history, limits::RESTORE_PAUSES, object_keys};
+use wasmkeep_protocol::{
+    history,
+    limits::{BUCKET_REQUEST_MAX, RESTORE_PAUSES},
+    object_keys,
+};
 
 use crate::{
     history::{HistoryError, list},
-    surroundings::{Hold, Surroundings},
+    surroundings::{Hold, Surroundings, within},
 };
 
 /// Why a pass ended early. What is left stays until the next pass.
@@ -72,11 +76,15 @@ pub async fn collect<B: Bucket, S: Surroundings>(
 }
 
 async fn delete<B: Bucket, S: Surroundings>(bucket: &B, surroundings: &S, key: &Key) -> Result<(), Failure> {
+    let once = async || {
+        let silent = || Failure::Unavailable(format!("no answer within {BUCKET_REQUEST_MAX:?}"));
+        within(surroundings, BUCKET_REQUEST_MAX, bucket.delete(key)).await.unwrap_or_else(|| Err(silent()))
+    };
     for pause in RESTORE_PAUSES {
-        match bucket.delete(key).await {
+        match once().await {
             Err(failure) if failure.passes() => surroundings.sleep(pause).await,
             ended => return ended,
         }
     }
-    bucket.delete(key).await
+    once().await
 }

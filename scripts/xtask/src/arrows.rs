@@ -21,7 +21,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wasmkeep-cli", &["wasmkeep-protocol", "wasmkeep-node"]),
     (
         "wasmkeep-sim",
-        &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-storage", "wasmkeep-actor", "wasmkeep-bucket"],
+        &[
+            "wasmkeep-protocol",
+            "wasmkeep-ltx",
+            "wasmkeep-storage",
+            "wasmkeep-actor",
+            "wasmkeep-bucket",
+            "wasmkeep-replica",
+        ],
     ),
     (
         "wasmkeep-bench",

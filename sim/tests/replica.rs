@@ -1,0 +1,42 @@
+//! A few seeds of the replicated world and every broken variant of it, as CI's `sim quick` runs more of.
+
+use wasmkeep_sim::{ReplicaFlaw, ReplicaRequest, run_replica, run_replica_twice};
+
+/// Seeds within which each broken variant must be noticed.
+const SEEDS_MAX: u64 = 60;
+
+#[test]
+fn a_seed_gives_the_same_run_each_time() {
+    for seed in 0..3 {
+        let outcome = run_replica_twice(&ReplicaRequest::plain(seed)).unwrap();
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        assert!(outcome.records > 0);
+    }
+}
+
+// R-DUR-1, R-RST-1, R-HIST-1, R-BKT-3, cases L2, R2, R5, R6
+#[test]
+fn every_promise_is_kept_over_a_few_seeds() {
+    let (mut crashes, mut units) = (0, 0);
+    for seed in 1_000..1_020 {
+        let outcome = run_replica(&ReplicaRequest::plain(seed)).unwrap();
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        crashes += outcome.crashes;
+        units += outcome.units;
+    }
+    assert!(crashes > 0 && units > 0, "some of these seeds must crash and write");
+}
+
+#[test]
+fn every_broken_variant_is_noticed_by_the_checker_it_names() {
+    for flaw in ReplicaFlaw::ALL.iter().copied() {
+        let noticed = (0..SEEDS_MAX).find_map(|seed| {
+            let request = ReplicaRequest { flaw: Some(flaw), ..ReplicaRequest::plain(seed) };
+            let twice = flaw == ReplicaFlaw::UsesEntropy;
+            let outcome = if twice { run_replica_twice(&request) } else { run_replica(&request) };
+            outcome.unwrap().violation
+        });
+        let violation = noticed.unwrap_or_else(|| panic!("{} was not noticed", flaw.name()));
+        assert!(flaw.noticed_by().contains(&violation.checker), "{}: {violation}", flaw.name());
+    }
+}
