@@ -141,3 +141,66 @@ impl Drop for Place {
         next.into_iter().for_each(Waker::wake);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    // R-BKT-3
+    #[test]
+    fn a_large_read_is_not_overtaken_and_one_larger_than_everything_goes_alone() {
+        let budget = ReadBudget::default();
+        let mut first = Vec::new();
+        for _ in 0..2 {
+            first.push(budget.enter(1, 100 * MIB).now_or_never().expect("there is room"));
+        }
+        assert_eq!(budget.in_flight(), (2, 200 * MIB));
+        let mut large = pin!(budget.enter(2, 300 * MIB));
+        assert!(large.as_mut().now_or_never().is_none());
+        let mut small = pin!(budget.enter(3, MIB));
+        assert!(small.as_mut().now_or_never().is_none(), "it came later");
+        first.pop();
+        assert!(large.as_mut().now_or_never().is_none() && small.as_mut().now_or_never().is_none());
+        first.pop();
+        let alone = large.now_or_never().expect("nothing else is read");
+        assert_eq!(budget.in_flight(), (1, 300 * MIB));
+        assert!(small.as_mut().now_or_never().is_none());
+        drop(alone);
+        assert!(small.now_or_never().is_some());
+    }
+
+    #[test]
+    fn thirty_two_reads_go_at_once_and_one_that_leaves_the_line_holds_nobody_up() {
+        let budget = ReadBudget::default();
+        let mut places: Vec<Place> = (0..RESTORE_READS_MAX)
+            .map(|_| budget.enter(1, 1).now_or_never().expect("there is room"))
+            .collect();
+        let mut next = pin!(budget.enter(1, 1));
+        {
+            let mut leaves = Box::pin(budget.enter(1, 1));
+            assert!(leaves.as_mut().now_or_never().is_none());
+            assert!(next.as_mut().now_or_never().is_none());
+            places.pop();
+            assert!(next.as_mut().now_or_never().is_none(), "it is not its turn");
+        }
+        assert!(next.now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_read_knows_the_most_that_was_read_beside_it() {
+        let budget = ReadBudget::default();
+        let enter = |restore, bytes| budget.enter(restore, bytes).now_or_never().expect("there is room");
+        let one = enter(1, 10);
+        let other = enter(2, 5);
+        let own = enter(1, 3);
+        drop(other);
+        assert_eq!((one.peak_bytes(), one.peak_own_bytes()), (18, 13));
+        assert_eq!((own.peak_bytes(), own.peak_own_bytes()), (18, 13));
+    }
+}

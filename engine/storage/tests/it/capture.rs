@@ -197,7 +197,7 @@ fn a_checkpoint_loses_no_change_and_the_next_log_is_read_from_its_start() {
     }
 }
 
-// case R6
+// R-REPL-5, case R6
 #[test]
 fn a_database_opened_again_is_known_by_its_checksum() {
     let (mut rig, mut copy) = started();
