@@ -10,9 +10,11 @@ mod kit;
 mod lane;
 mod laned;
 mod start;
+mod surroundings;
 mod thread;
 
 pub use lane::Lane;
 pub use laned::Laned;
 pub use start::{ProveError, prove};
+pub use surroundings::OnThread;
 pub use thread::{BucketCore, CoreConfig, Gone, Site, StartError};

@@ -147,13 +147,43 @@ async fn one_try<B: Bucket, S: Surroundings>(
     if object.meta.size != wanted.bytes {
         return Err(Ended::Failed(format!("{} bytes and not the {} listed", object.meta.size, wanted.bytes)));
     }
-    let mut whole = BytesMut::new();
+    let mut whole = Whole::new(wanted.bytes);
     loop {
         heard = surroundings.now();
         match within_moving(surroundings, || left(heard), object.body.next()).await.ok_or_else(slow)? {
-            Some(chunk) => whole.extend_from_slice(&chunk.map_err(ended)?),
-            None => return Ok(whole.freeze()),
+            Some(chunk) => whole.add(chunk.map_err(ended)?),
+            None => return Ok(whole.finish()),
         }
+    }
+}
+
+/// A body being put together. One that came in one piece is not copied, and none is moved as it grows: it may
+/// have a gibibyte, and heartbeats wait while this thread copies.
+struct Whole {
+    bytes: u64,
+    first: Bytes,
+    rest: BytesMut,
+}
+
+impl Whole {
+    fn new(bytes: u64) -> Self {
+        Self { bytes, first: Bytes::new(), rest: BytesMut::new() }
+    }
+
+    fn add(&mut self, chunk: Bytes) {
+        if self.first.is_empty() && self.rest.is_empty() {
+            self.first = chunk;
+            return;
+        }
+        if self.rest.is_empty() {
+            self.rest.reserve(usize::try_from(self.bytes).unwrap_or(0));
+            self.rest.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.rest.extend_from_slice(&chunk);
+    }
+
+    fn finish(self) -> Bytes {
+        if self.rest.is_empty() { self.first } else { self.rest.freeze() }
     }
 }
 

@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wasmkeep-sdk", &[]),
     ("wasmkeep-bucket", &["wasmkeep-protocol"]),
     ("wasmkeep-membership", &["wasmkeep-bucket", "wasmkeep-replica", "wasmkeep-protocol"]),
-    ("wasmkeep-core", &["wasmkeep-bucket", "wasmkeep-protocol"]),
+    ("wasmkeep-core", &["wasmkeep-bucket", "wasmkeep-replica", "wasmkeep-ltx", "wasmkeep-protocol"]),
     ("wasmkeep-replica", &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-bucket"]),
     ("wasmkeep-node", &["wasmkeep-protocol", "wasmkeep-storage", "wasmkeep-actor", "wasmkeep-host"]),
     ("wasmkeep-cli", &["wasmkeep-protocol", "wasmkeep-node"]),
