@@ -37,8 +37,8 @@ pub enum Broken {
 /// The files that give the latest state, in the order they are applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    base: HistoryFile,
-    changes: Vec<HistoryFile>,
+    pub(super) base: HistoryFile,
+    pub(super) changes: Vec<HistoryFile>,
 }
 
 impl Plan {
