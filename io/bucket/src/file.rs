@@ -52,6 +52,9 @@ pub enum OpenFileError {
         /// The format it names.
         found: String,
     },
+    /// It is no bucket, and was to be one.
+    #[error("{0} is no bucket: nothing was ever kept there")]
+    Missing(PathBuf),
     /// The file system refuses.
     #[error("{dir} cannot be used as a bucket: {error}; name a directory this process may write to")]
     Io {
@@ -66,6 +69,11 @@ impl FileBucket {
     /// Opens the bucket in `dir`, and makes it when there is none. Blocks for a few file operations.
     pub fn open(dir: &Path) -> Result<Self, OpenFileError> {
         Place::open(dir).map(|place| Self(Arc::new(place)))
+    }
+
+    /// Refuses a directory that no bucket was ever opened in.
+    pub(crate) fn check_exists(dir: &Path) -> Result<(), OpenFileError> {
+        if place::is_marked(dir) { Ok(()) } else { Err(OpenFileError::Missing(dir.to_owned())) }
     }
 
     /// Runs `work` where blocking is allowed. It runs to its end even when the caller stops waiting.

@@ -33,7 +33,7 @@ pub use listing::{Entry, ListError, ListQuery, Listing, ListingFault, PAGE_KEYS_
 pub use memory::MemoryBucket;
 pub use nonce::Nonce;
 pub use object::{Body, Meta, Object};
-pub use open::{AnyBucket, OpenError, open};
+pub use open::{AnyBucket, OpenError, open, open_existing};
 pub use outcome::{Failure, Outcome, Precondition, ReadError, UnknownCause, Version, VersionError};
 pub use probe::{Condition, ConditionsHold, ProbeError, probe};
 pub use s3::{OpenS3Error, S3Bucket, S3Limits};

@@ -46,6 +46,17 @@ pub fn open(
     })
 }
 
+/// As [`open`], for a bucket that is there already: a directory without one is refused, and nothing is made.
+pub fn open_existing(
+    url: &BucketUrl,
+    environment: impl IntoIterator<Item = (String, String)>,
+) -> Result<AnyBucket, OpenError> {
+    if let BucketUrl::File(dir) = url {
+        FileBucket::check_exists(dir)?;
+    }
+    open(url, environment)
+}
+
 impl Bucket for AnyBucket {
     async fn get(&self, key: &Key, range: Option<Range<u64>>) -> Result<Object, ReadError> {
         match self {

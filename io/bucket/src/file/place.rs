@@ -20,6 +20,11 @@ const FORMAT: &str = "wasmkeep file bucket 1\n";
 /// fails, and has written nothing.
 const TMP_AGE_MAX: Duration = Duration::from_secs(3600);
 
+/// Whether a bucket was opened in `dir` before.
+pub(super) fn is_marked(dir: &Path) -> bool {
+    dir.join("FORMAT").exists()
+}
+
 /// A bucket's directory.
 #[derive(Debug)]
 pub(super) struct Place {
