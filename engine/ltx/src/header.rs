@@ -1,6 +1,6 @@
 //! The fixed header and trailer of a file: their fields, their rules and their bytes.
 
-use crate::{Checksum, HEADER_LEN, InvalidPageSize, MissingFlag, PageSize, TRAILER_LEN};
+use crate::{Checksum, DecodeError, HEADER_LEN, InvalidPageSize, MissingFlag, PageSize, TRAILER_LEN};
 
 const MAGIC: [u8; 4] = *b"LTX1";
 
@@ -145,6 +145,13 @@ impl Header {
         put(&self.wal.salt2.to_be_bytes());
         put(&self.node_id.to_be_bytes());
         bytes
+    }
+
+    /// Reads the header at the start of a file that may be cut off behind it. Only the header's own rules are
+    /// checked: what it says is believed once the whole file was verified.
+    pub fn peek(start: &[u8]) -> Result<Self, DecodeError> {
+        let bytes = start.first_chunk().ok_or(DecodeError::Short(start.len()))?;
+        Ok(Self::from_bytes(bytes)?)
     }
 
     /// Reads and validates a header.

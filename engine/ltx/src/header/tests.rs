@@ -95,3 +95,12 @@ proptest! {
         prop_assert_eq!(Header::from_bytes(&header.to_bytes()), Ok(header));
     }
 }
+
+#[test]
+fn the_start_of_a_file_tells_what_it_is_about() {
+    let header = incremental();
+    let start = [&header.to_bytes()[..], b"pages"].concat();
+    assert_eq!(Header::peek(&start), Ok(header));
+    assert_eq!(Header::peek(&start[..99]), Err(DecodeError::Short(99)));
+    assert_eq!(Header::peek(&[0; 100]), Err(DecodeError::Header(HeaderError::Magic([0; 4]))));
+}
