@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wasmkeep-core", &["wasmkeep-bucket", "wasmkeep-replica", "wasmkeep-ltx", "wasmkeep-protocol"]),
     ("wasmkeep-replica", &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-bucket"]),
     ("wasmkeep-node", &["wasmkeep-protocol", "wasmkeep-storage", "wasmkeep-actor", "wasmkeep-host"]),
-    ("wasmkeep-cli", &["wasmkeep-protocol", "wasmkeep-node"]),
+    ("wasmkeep-cli", &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-bucket", "wasmkeep-node"]),
     (
         "wasmkeep-sim",
         &[

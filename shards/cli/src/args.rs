@@ -1,10 +1,15 @@
 //! The command line: every flag, its default and its help.
 
+mod actor;
+
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
+use wasmkeep_bucket::BucketUrl;
 use wasmkeep_node::config::OutboundRange;
 use wasmkeep_protocol::{ActorClass, access::Rule, limits};
+
+pub use actor::{ActorCommand, ActorPath, At, Export, Inspect, Verify};
 
 /// A self-hosted platform of actors: WebAssembly components, each with its own SQLite database.
 #[derive(Debug, Parser)]
@@ -29,6 +34,15 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Serve the sample actors and print what to try.
     Demo(Box<Demo>),
+    /// Look at one actor's history in the bucket.
+    #[command(
+        subcommand,
+        disable_help_subcommand = true,
+        after_help = "Exit statuses: 0 done, 2 a flag cannot be used, 9 the bucket does not answer, 10 there is \
+        no such actor or state, 11 the history is damaged or incomplete, 13 the output cannot be written, \
+        70 a fault of ours."
+    )]
+    Actor(ActorCommand),
 }
 
 /// `wasmkeep serve`
@@ -170,6 +184,15 @@ pub struct Placement {
     /// Log who held a core for longer than this many milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 20)]
     pub stall_after_ms: u64,
+}
+
+/// The bucket of a command.
+#[derive(Debug, Clone, Args)]
+pub struct Bucket {
+    /// The cluster's bucket: s3://BUCKET[/PREFIX], or file:///DIR. Credentials, region and endpoint come from the
+    /// AWS_* variables.
+    #[arg(long = "bucket", value_name = "URL")]
+    pub url: BucketUrl,
 }
 
 /// One `--env`.

@@ -7,12 +7,14 @@ use wasmkeep_node::{
     runtime::{PreflightError, StartError},
 };
 
-/// Exit statuses. Documented in `wasmkeep serve --help`; a number never changes its meaning.
+/// Exit statuses. Documented in the help of each command; a number never changes its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
     /// Stopped as asked.
     Clean = 0,
+    /// No node of the cluster is live (R-OPS-1).
+    NoLiveNode = 1,
     /// A flag, or a combination of them, cannot be used (R-FLAG-5).
     Usage = 2,
     /// A component, or a file of values, cannot be served.
@@ -27,6 +29,16 @@ pub enum Status {
     IoUring = 7,
     /// The cores cannot be used as asked, or their timers do not work.
     Cores = 8,
+    /// The bucket cannot be opened, or did not answer.
+    Bucket = 9,
+    /// The bucket does not have what was asked for.
+    NotFound = 10,
+    /// A history in the bucket is damaged or incomplete.
+    Damaged = 11,
+    /// The command was refused, and nothing was changed.
+    Refused = 12,
+    /// What was asked for cannot be written here.
+    Output = 13,
     /// A fault of ours.
     Internal = 70,
 }

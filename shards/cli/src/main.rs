@@ -2,10 +2,13 @@
 //!
 //! The composition root: only this crate reads flags, files and signals, and only it ends the process.
 
+mod actor;
 mod args;
+mod bucket;
 mod demo;
 mod exit;
 mod logs;
+mod say;
 mod serve;
 
 use std::process::ExitCode;
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Command::Serve(flags) => serve::serve(*flags),
         Command::Demo(flags) => demo::demo(*flags),
+        Command::Actor(command) => actor::run(command),
     };
     match ended {
         Ok(()) => exit::Status::Clean.into(),

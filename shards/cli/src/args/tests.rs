@@ -14,6 +14,15 @@ fn the_help_says_what_it_said() {
         let sub = command.find_subcommand_mut(name).unwrap().clone().term_width(100);
         file.assert_eq(&sub.bin_name(format!("wasmkeep {name}")).render_long_help().to_string());
     }
+    for (group, name, file) in [
+        ("actor", "inspect", expect_file!["actor-inspect-help.txt"]),
+        ("actor", "export", expect_file!["actor-export-help.txt"]),
+        ("actor", "verify", expect_file!["actor-verify-help.txt"]),
+    ] {
+        let group_command = command.find_subcommand_mut(group).unwrap();
+        let sub = group_command.find_subcommand_mut(name).unwrap().clone().term_width(100);
+        file.assert_eq(&sub.bin_name(format!("wasmkeep {group} {name}")).render_long_help().to_string());
+    }
 }
 
 #[test]
@@ -34,6 +43,11 @@ fn flags_that_cannot_work_are_refused_in_one_sentence() {
         ("wasmkeep serve --actor-memory-mib 5000", "4096"),
         ("wasmkeep serve --listen localhost", "invalid socket address"),
         ("wasmkeep serve --node-id A", "not allowed"),
+        ("wasmkeep actor inspect acme/room --bucket s3://acme", "write it as TENANT/CLASS/NAME"),
+        ("wasmkeep actor inspect acme/room/a --bucket acme", "write s3://BUCKET[/PREFIX]"),
+        ("wasmkeep actor inspect acme/room/a", "--bucket"),
+        ("wasmkeep actor export acme/room/a --bucket s3://acme -o a --litestream b", "cannot be used with"),
+        ("wasmkeep actor export acme/room/a --bucket s3://acme -o a --at noon", "a time with its zone"),
     ] {
         let error = parse(line).unwrap_err();
         assert!(error.contains(part), "{line}: {error}");
@@ -50,4 +64,19 @@ fn a_node_needs_no_flag_but_what_it_serves() {
     assert_eq!(serve.node.max_connections, 10_000);
     assert_eq!(serve.actors.len(), 1);
     assert!(serve.node.allow_outbound.is_empty());
+}
+
+#[test]
+fn an_actor_is_named_by_its_path_and_the_rest_of_the_path_is_its_name() {
+    for (path, tenant, class, name) in
+        [("acme/room/lobby", "acme", "room", "lobby"), ("acme/room/a/b c/%2F", "acme", "room", "a/b c/%2F")]
+    {
+        let parsed: ActorPath = path.parse().unwrap();
+        let parts = (parsed.tenant.as_str(), parsed.actor.class.as_str(), parsed.actor.name.as_str());
+        assert_eq!(parts, (tenant, class, name));
+        assert_eq!(parsed.to_string(), path);
+    }
+    for bad in ["", "acme", "acme/room", "acme/room/", "Acme/room/a", "acme/room/.."] {
+        assert!(bad.parse::<ActorPath>().is_err(), "{bad:?}");
+    }
 }

@@ -1,0 +1,252 @@
+//! `wasmkeep actor verify`: every file of a history read and checked, and the chain they form followed.
+
+use std::{collections::HashSet, fmt::Write};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use serde::Serialize;
+use wasmkeep_bucket::Bucket;
+use wasmkeep_protocol::history::{self, HistoryFile, Plan};
+
+use super::{
+    chain::Chain,
+    history::{History, Use},
+    inspect::{broken, reachable},
+    reading::{self, ReadFailure, sound},
+};
+use crate::{
+    args::Verify,
+    bucket,
+    exit::{Failure, Status},
+    say,
+};
+
+/// Times a history that changes while it is read is read anew.
+const LOOKS_MAX: usize = 3;
+
+/// Checks a history and answers what is wrong with it.
+///
+/// # Errors
+/// The bucket does not answer, there is no such actor, or something is wrong; in that case the answer is given first.
+pub fn verify(flags: &Verify) -> Result<(), Failure> {
+    let (history, checks) = bucket::on(&flags.bucket, async |bucket| {
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let history = History::look(bucket, &flags.actor).await?;
+            let checks = check(bucket, &history, flags.quiet).await?;
+            if !checks.is_gone || looks == LOOKS_MAX {
+                return Ok((history, checks));
+            }
+        }
+    })?;
+    let report = Report::new(flags, &history, checks);
+    if flags.json {
+        say::answer_json(&report)?
+    } else {
+        say::answer(&report.text())?
+    }
+    report.verdict(flags, &history)
+}
+
+/// What a file is to the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Leads from the state before.
+    Changes,
+    /// Holds a state whole.
+    Base,
+    /// Stands beside the chain.
+    Aside,
+}
+
+/// What was found so far.
+#[derive(Debug, Default)]
+struct Checks {
+    chain: Option<Chain>,
+    problems: Vec<(HistoryFile, String)>,
+    /// Sound in themselves; where they lead is not known, since what they follow is not sound.
+    unproven: Vec<HistoryFile>,
+    /// A file was listed and was not there any more.
+    is_gone: bool,
+}
+
+/// Reads and checks every file, those of the chain in its order.
+async fn check<B: Bucket>(bucket: &B, history: &History, quiet: bool) -> Result<Checks, Failure> {
+    let files = in_order(history);
+    let (_, bytes) = History::sum(&history.files);
+    let progress = say::progress(bytes, quiet);
+    let names = files.iter().map(|(file, _)| *file);
+    let mut reads = std::pin::pin!(reading::read(bucket, history, names, &progress));
+    let mut checks = Checks::default();
+    for (file, role) in &files {
+        let (file, role) = (*file, *role);
+        match reads.next().await {
+            Some((_, Ok(bytes))) => {
+                // Reads go on while a file is checked.
+                let checked = tokio::task::spawn_blocking(move || {
+                    checks.file(file, role, &bytes);
+                    checks
+                });
+                checks = checked.await.map_err(|error| Failure::new(Status::Internal, error))?;
+            }
+            Some((_, Err(ReadFailure::Gone))) => checks.gone(file, role),
+            Some((_, Err(ReadFailure::Failed(failure)))) => return Err(failure),
+            None => break,
+        }
+    }
+    progress.finish_and_clear();
+    Ok(checks)
+}
+
+fn in_order(history: &History) -> Vec<(HistoryFile, Role)> {
+    let mut files = Vec::new();
+    for state in history.timeline.states() {
+        files.extend(state.changes.map(|file| (file, Role::Changes)));
+        files.extend(state.base.map(|file| (file, Role::Base)));
+    }
+    let of_chain: HashSet<HistoryFile> = files.iter().map(|(file, _)| *file).collect();
+    let aside = history.files.iter().map(|listed| listed.file).filter(|file| !of_chain.contains(file));
+    files.extend(aside.map(|file| (file, Role::Aside)));
+    files
+}
+
+impl Checks {
+    fn file(&mut self, name: HistoryFile, role: Role, bytes: &Bytes) {
+        let file = match sound(name, bytes) {
+            Ok(file) => file,
+            Err(error) => return self.problem(name, role, error.to_string()),
+        };
+        let followed = match (role, &mut self.chain) {
+            (Role::Aside, _) => Ok(()),
+            // Its checksum was computed from its pages, and its name is that of the state the chain is at.
+            (Role::Base, Some(_)) => Ok(()),
+            (Role::Base, None) => Chain::begin(&file).map(|chain| self.chain = Some(chain)),
+            (Role::Changes, Some(chain)) => chain.follow(&file),
+            (Role::Changes, None) => {
+                self.unproven.push(name);
+                Ok(())
+            }
+        };
+        if let Err(error) = followed {
+            self.problem(name, role, error.to_string());
+        }
+    }
+
+    fn gone(&mut self, name: HistoryFile, role: Role) {
+        self.is_gone = true;
+        self.problem(name, role, "it was listed and is not there any more".to_owned());
+    }
+
+    fn problem(&mut self, name: HistoryFile, role: Role, problem: String) {
+        if role == Role::Changes {
+            self.chain = None;
+        }
+        self.problems.push((name, problem));
+    }
+}
+
+/// The answer. As JSON it only ever gains fields.
+#[derive(Debug, Serialize)]
+struct Report {
+    bucket: String,
+    actor: String,
+    is_sound: bool,
+    files: usize,
+    bytes: u64,
+    latest_txid: Option<u64>,
+    latest_checksum: Option<String>,
+    /// The newest state that sound files give.
+    reachable_txid: Option<u64>,
+    broken: Option<String>,
+    problems: Vec<Problem>,
+    unproven: Vec<String>,
+    other_objects: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Problem {
+    file: String,
+    r#use: Use,
+    problem: String,
+}
+
+impl Report {
+    fn new(flags: &Verify, history: &History, checks: Checks) -> Self {
+        let (files, bytes) = History::sum(&history.files);
+        let used = history.uses();
+        let bad: HashSet<HistoryFile> = checks.problems.iter().map(|(file, _)| *file).collect();
+        let good = history.files.iter().map(|listed| listed.file).filter(|file| !bad.contains(file));
+        let reachable = history::timeline(good);
+        let end = history.plan.as_ref().ok().and_then(Option::as_ref).map(Plan::end);
+        let problems = checks.problems.into_iter().map(|(file, problem)| Problem {
+            file: file.to_string(),
+            r#use: used(&file),
+            problem,
+        });
+        Self {
+            bucket: flags.bucket.url.to_string(),
+            actor: flags.actor.to_string(),
+            is_sound: bad.is_empty() && history.plan.is_ok(),
+            files,
+            bytes,
+            latest_txid: end.map(|end| end.txid),
+            latest_checksum: end.map(|end| format!("{:016x}", end.checksum)),
+            reachable_txid: reachable.states().last().map(|state| state.point.txid),
+            broken: history.plan.as_ref().err().map(ToString::to_string),
+            problems: problems.collect(),
+            unproven: checks.unproven.iter().map(ToString::to_string).collect(),
+            other_objects: history.others,
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self { bucket, actor, files, bytes, .. } = self;
+        let mut text =
+            format!("{actor} in {bucket}: {}, {} read\n", say::count(*files, "file"), say::size(*bytes));
+        // A String takes everything written to it.
+        if self.is_sound {
+            let (txid, checksum) =
+                (self.latest_txid.unwrap_or(0), self.latest_checksum.as_deref().unwrap_or(""));
+            let _ = writeln!(
+                text,
+                "every file is sound, and they lead to transaction {txid}, checksum {checksum}"
+            );
+        }
+        if let Some(broken) = &self.broken {
+            let _ = writeln!(text, "the chain is broken: {broken}");
+        }
+        for Problem { file, r#use, problem } in &self.problems {
+            let why = match r#use {
+                Use::Restore => "needed by a restore",
+                Use::Earlier => "needed for an earlier state",
+                Use::Unused => "needed by nothing",
+            };
+            let _ = writeln!(text, "{file} ({why}): {problem}");
+        }
+        for file in &self.unproven {
+            let _ = writeln!(text, "{file}: sound in itself; what it follows is not");
+        }
+        text
+    }
+
+    /// How the command ends.
+    fn verdict(&self, flags: &Verify, history: &History) -> Result<(), Failure> {
+        if self.is_sound {
+            return Ok(());
+        }
+        if let Err(reason) = &history.plan {
+            return Err(broken(&flags.actor, history, reason));
+        }
+        let actor = &self.actor;
+        let next = match self.reachable_txid {
+            Some(txid) if Some(txid) == self.latest_txid => {
+                "the latest state can be restored, and no node needs the damaged ones".to_owned()
+            }
+            Some(txid) => reachable(txid),
+            None => "no state can be reached: look for the objects in a backup of the bucket".to_owned(),
+        };
+        let count = say::count(self.problems.len(), "file");
+        Err(Failure::new(Status::Damaged, format!("{count} of {actor} cannot be used; {next}")))
+    }
+}
