@@ -89,14 +89,18 @@ impl Node {
         node
     }
 
+    /// As [`Node::start_on`], with `arguments` alone; on a free port unless they name an address.
     pub fn start_with(data_dir: &Path, arguments: &[String]) -> Node {
         Node::run(wasmkeep(), data_dir, arguments)
     }
 
     fn run(mut command: Command, data_dir: &Path, arguments: &[String]) -> Node {
         share_compiled_code(data_dir);
+        let listen = arguments.iter().find(|argument| argument.starts_with("--listen="));
+        let listen = listen.map_or("--listen=127.0.0.1:0", String::as_str);
+        let arguments = arguments.iter().filter(|argument| *argument != listen);
         let mut child = command
-            .args(["serve", "--listen=127.0.0.1:0", "--overprovisioned", "--data-dir"])
+            .args(["serve", listen, "--overprovisioned", "--data-dir"])
             .arg(data_dir)
             .args(arguments)
             .stdout(Stdio::piped())
