@@ -10,6 +10,13 @@ pub(crate) fn value(query: &str, name: &str) -> Option<String> {
     })
 }
 
+/// The decoded value of `name` in the query of a path, as [`Request::query_value`](crate::Request::query_value)
+/// gives it: for the path of an `on-websocket-open`.
+#[must_use]
+pub fn query_value(path_with_query: &str, name: &str) -> Option<String> {
+    value(path_with_query.split_once('?')?.1, name)
+}
+
 fn decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -29,7 +36,13 @@ fn hex_pair(digits: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::value;
+    use super::{query_value, value};
+
+    #[test]
+    fn the_query_of_a_path_is_what_follows_its_first_question_mark() {
+        assert_eq!(query_value("/a?name=x%20y&b", "name").as_deref(), Some("x y"));
+        assert_eq!(query_value("/name=x", "name"), None);
+    }
 
     #[test]
     fn the_first_value_of_a_name_is_decoded_once() {

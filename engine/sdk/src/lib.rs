@@ -40,6 +40,7 @@ pub mod storage;
 pub use bindings::platform::wasmkeep::actor::{actors, alarms, context, websockets};
 pub use call::{CallError, CallRequest, CallResponse, call};
 pub use error::{Error, Result};
+pub use form::query_value;
 #[cfg(feature = "websockets")]
 pub use hooks::websocket::{WebSocketClose, WebSocketMessage, WebSocketOpen};
 pub use hooks::{Alarm, Exports, Handle, Init, serve};

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use wasmkeep_sdk::{
     Handle, Init, Request, Response, Result, WebSocketClose, WebSocketMessage, WebSocketOpen, actor,
     actors::Headers,
-    params, storage,
+    params, query_value, storage,
     websockets::{self, Acceptance, Message, SocketId},
 };
 
@@ -50,7 +50,7 @@ fn said(who: &str, text: &str) -> Json {
 
 impl WebSocketOpen for Room {
     fn websocket_open(socket: SocketId, path_with_query: String, _: Headers) -> Result<Acceptance, u16> {
-        let name = path_with_query.split_once("?name=").map_or("", |(_, name)| name);
+        let name = query_value(&path_with_query, "name").unwrap_or_default();
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(400);
         }
@@ -58,8 +58,8 @@ impl WebSocketOpen for Room {
         for line in last_lines().map_err(|_| 500u16)? {
             let _ = websockets::send(socket, &line.to_string().into());
         }
-        let _ = websockets::send(socket, &who_is_here(Some(name)));
-        let _ = websockets::broadcast(None, &who_is_here(Some(name)));
+        let _ = websockets::send(socket, &who_is_here(Some(&name)));
+        let _ = websockets::broadcast(None, &who_is_here(Some(&name)));
         Ok(Acceptance { attachment: name.into(), ..Acceptance::default() })
     }
 }

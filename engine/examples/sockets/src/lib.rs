@@ -21,7 +21,7 @@ use serde_json::{Value as Json, json};
 use wasmkeep_sdk::{
     Error, Handle, Init, Request, Response, Result, WebSocketClose, WebSocketMessage, WebSocketOpen, actor,
     actors::Headers,
-    params, storage,
+    params, query_value, storage,
     websockets::{self, Acceptance, Connection, Message, SocketId},
 };
 
@@ -110,14 +110,8 @@ impl WebSocketOpen for Sockets {
         path_with_query: String,
         headers: Headers,
     ) -> Result<Acceptance, u16> {
-        let (path, query) = path_with_query.split_once('?').unwrap_or((&path_with_query, ""));
-        let value = |name: &str| {
-            query
-                .split('&')
-                .filter_map(|pair| pair.split_once('='))
-                .find(|pair| pair.0 == name)
-                .map(|pair| pair.1)
-        };
+        let path = path_with_query.split('?').next().unwrap_or_default();
+        let value = |name: &str| query_value(&path_with_query, name);
         match path {
             "/trap" => panic!("asked to"),
             "/refuse" => return Err(value("status").and_then(|status| status.parse().ok()).unwrap_or(403)),
@@ -137,10 +131,11 @@ impl WebSocketOpen for Sockets {
             _ => {}
         }
         note(format!("open {socket} {path_with_query}"));
+        let tags = value("tags");
         Ok(Acceptance {
-            tags: value("tags").into_iter().flat_map(|tags| tags.split(',')).map(Into::into).collect(),
+            tags: tags.iter().flat_map(|tags| tags.split(',')).map(Into::into).collect(),
             attachment: value("note").unwrap_or_default().into(),
-            protocol: value("protocol").map(Into::into),
+            protocol: value("protocol"),
         })
     }
 }

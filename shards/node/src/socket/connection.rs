@@ -60,13 +60,16 @@ pub(crate) fn serve(hold: Hold, upgraded: Upgraded) {
         let is_cut = hold.socket.line.borrow().is_cut();
         drop(hold);
         if !is_cut {
-            answer_and_close(stream, &[], &sleeper).await;
+            // Boxed, so that its buffer is not part of a task that mostly waits.
+            Box::pin(answer_and_close(stream, &[], &sleeper)).await;
         }
         drop(ticket);
     };
+    // Boxed, since a future that is moved into another takes its place there twice.
+    let task = Box::pin(AssertUnwindSafe(task).catch_unwind());
     glommio::spawn_local(async move {
         // A panic must not unwind through the executor: it would end the shard's thread.
-        if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+        if task.await.is_err() {
             tracing::error!("a WebSocket connection panicked and was cut");
         }
     })
