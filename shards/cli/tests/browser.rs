@@ -67,11 +67,14 @@ fn a_page_comes_back_by_itself_when_its_node_was_restarted() {
     shows(&tab, "#said", "alice: before");
     let (status, log) = node.stop();
     assert_eq!(status.code(), Some(0), "{log}");
-    shows(&tab, "#here", "not connected (1001)");
+    // With 1001, until it has tried to come back.
+    eventually("the page knows that it is alone", || tab.run(HERE).starts_with("not connected (10"));
     let _node = Node::start_with(folder.path(), &[chat, site, format!("--listen={address}")]);
     shows(&tab, "#here", "alice");
     shows(&tab, "#said", "alice: before");
 }
+
+const HERE: &str = "return document.querySelector('#here').textContent";
 
 fn say(tab: &Tab<'_>, text: &str) {
     tab.type_into("#text", &format!("{text}\n"));

@@ -67,8 +67,8 @@ struct Inner {
 /// What became of a letter.
 enum Fate {
     Delivered,
-    /// The actor cannot take it, and not because it is busy.
-    Undeliverable,
+    /// The actor cannot take it, and not because it is busy: the code and the reason the client is closed with.
+    Undeliverable(u16, &'static str),
     /// The node stops.
     Stopping,
 }
@@ -134,9 +134,9 @@ impl Mail {
             match fate {
                 Fate::Delivered => {}
                 Fate::Stopping => self.clear(),
-                Fate::Undeliverable => {
+                Fate::Undeliverable(code, reason) => {
                     if let Some(socket) = sockets.find(actor, socket) {
-                        sockets.close(&socket, close::UNABLE, "the actor could not be started");
+                        sockets.close(&socket, code, reason);
                     }
                     self.clear();
                 }
@@ -161,7 +161,14 @@ async fn deliver(sockets: &Sockets, actor: &ActorId, socket: u64, message: Messa
         // What failed has run: a trap closes no socket.
         Ok(()) | Err(Unanswered::Failed(_) | Unanswered::Mistake(_)) => Fate::Delivered,
         Err(Unanswered::Dropped | Unanswered::Refused(Refusal::Stopping)) => Fate::Stopping,
-        Err(Unanswered::Refused(_)) => Fate::Undeliverable,
+        Err(Unanswered::Refused(refusal)) => undeliverable(&refusal),
+    }
+}
+
+fn undeliverable(refusal: &Refusal) -> Fate {
+    match refusal {
+        Refusal::NotHeld(_) => Fate::Undeliverable(close::RESTART, "the actor is elsewhere; connect again"),
+        _ => Fate::Undeliverable(close::UNABLE, "the actor could not be started"),
     }
 }
 
@@ -175,7 +182,7 @@ async fn tell(sockets: &Sockets, actor: &ActorId, socket: u64, ending: &Ending) 
                 sockets.sleeper().sleep(RETRY_AFTER).await;
             }
             Err(Unanswered::Dropped | Unanswered::Refused(Refusal::Stopping)) => return Fate::Stopping,
-            Err(Unanswered::Refused(_)) => return Fate::Undeliverable,
+            Err(Unanswered::Refused(refusal)) => return undeliverable(&refusal),
         }
     }
 }
