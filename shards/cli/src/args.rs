@@ -1,6 +1,7 @@
 //! The command line: every flag, its default and its help.
 
 mod actor;
+mod cluster;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -10,6 +11,7 @@ use wasmkeep_node::config::OutboundRange;
 use wasmkeep_protocol::{ActorClass, access::Rule, limits};
 
 pub use actor::{ActorCommand, ActorPath, At, Export, Inspect, Verify};
+pub use cluster::{ClusterCommand, ClusterStatus, Fence, Forget};
 
 /// A self-hosted platform of actors: WebAssembly components, each with its own SQLite database.
 #[derive(Debug, Parser)]
@@ -43,6 +45,14 @@ pub enum Command {
         70 a fault of ours."
     )]
     Actor(ActorCommand),
+    /// Look at a cluster through its bucket, and take a node's lease away.
+    #[command(
+        subcommand,
+        disable_help_subcommand = true,
+        after_help = "Exit statuses: 0 done, 1 no node is live (status), 2 a flag cannot be used, 9 the bucket does \
+        not answer, 12 refused and nothing changed, 70 a fault of ours."
+    )]
+    Cluster(ClusterCommand),
 }
 
 /// `wasmkeep serve`

@@ -5,6 +5,7 @@
 mod actor;
 mod args;
 mod bucket;
+mod cluster;
 mod demo;
 mod exit;
 mod logs;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Serve(flags) => serve::serve(*flags),
         Command::Demo(flags) => demo::demo(*flags),
         Command::Actor(command) => actor::run(command),
+        Command::Cluster(command) => cluster::run(command),
     };
     match ended {
         Ok(()) => exit::Status::Clean.into(),

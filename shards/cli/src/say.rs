@@ -1,7 +1,10 @@
 //! How a command that answers speaks: its answer on stdout, as text or as one JSON object; everything else goes to
 //! stderr. Owns the forms of tables, times and sizes.
 
-use std::io::{self, ErrorKind, Write};
+use std::{
+    io::{self, ErrorKind, Write},
+    time::Duration,
+};
 
 use chrono::{DateTime, SecondsFormat};
 use comfy_table::{Table, presets};
@@ -70,6 +73,17 @@ pub fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
+/// A length of time in its largest unit: `979ms`, `2.2s`, `14m`, `3h`, `5d`.
+pub fn age(age: Duration) -> String {
+    match age.as_secs() {
+        0 => format!("{}ms", age.as_millis()),
+        1..60 => format!("{:.1}s", age.as_secs_f64()),
+        seconds @ 60..3600 => format!("{}m", seconds / 60),
+        seconds @ 3600..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
 /// A bar for `bytes` to be read; shown on a terminal only, and never when `quiet`.
 pub fn progress(bytes: u64, quiet: bool) -> ProgressBar {
     let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(bytes) };
@@ -83,6 +97,23 @@ pub fn progress(bytes: u64, quiet: bool) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_age_is_told_in_its_largest_unit() {
+        for (ms, text) in [
+            (0, "0ms"),
+            (979, "979ms"),
+            (2_240, "2.2s"),
+            (59_900, "59.9s"),
+            (60_000, "1m"),
+            (14 * 60_000 + 30_000, "14m"),
+            (3_600_000, "1h"),
+            (47 * 3_600_000, "47h"),
+            (48 * 3_600_000, "2d"),
+        ] {
+            assert_eq!(age(Duration::from_millis(ms)), text);
+        }
+    }
 
     #[test]
     fn a_table_has_columns_two_spaces_apart_and_nothing_behind_the_last() {

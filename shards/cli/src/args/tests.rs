@@ -18,6 +18,9 @@ fn the_help_says_what_it_said() {
         ("actor", "inspect", expect_file!["actor-inspect-help.txt"]),
         ("actor", "export", expect_file!["actor-export-help.txt"]),
         ("actor", "verify", expect_file!["actor-verify-help.txt"]),
+        ("cluster", "status", expect_file!["cluster-status-help.txt"]),
+        ("cluster", "fence", expect_file!["cluster-fence-help.txt"]),
+        ("cluster", "forget", expect_file!["cluster-forget-help.txt"]),
     ] {
         let group_command = command.find_subcommand_mut(group).unwrap();
         let sub = group_command.find_subcommand_mut(name).unwrap().clone().term_width(100);

@@ -4,12 +4,13 @@
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
+    time::{Duration, SystemTime},
 };
 
 use rusqlite::Connection;
 use serde_json::Value;
 use tempfile::TempDir;
-use wasmkeep_bucket::{Bucket as _, FileBucket, Listing, Outcome, Precondition};
+use wasmkeep_bucket::{Bucket as _, FileBucket, Listing, Outcome, Precondition, Version};
 use wasmkeep_ltx::{Chain, Encoder, Header, PageChecksums, PageSize, WalSource, encode_deletion};
 use wasmkeep_protocol::{
     ActorId, Tenant,
@@ -98,6 +99,27 @@ impl Bucket {
         let key = key.parse().unwrap();
         let read = async { self.bucket.get(&key, None).await.unwrap().bytes(u64::MAX).await.unwrap() };
         self.runtime.block_on(read).to_vec()
+    }
+
+    /// Replaces an object in a version; whether it was still in that version.
+    pub fn replace(&self, key: &str, version: &Version, body: &[u8]) -> Option<Version> {
+        let (key, body) = (key.parse().unwrap(), body.to_vec().into());
+        let condition = Precondition::Version(version.clone());
+        match self.runtime.block_on(self.bucket.put(&key, body, &condition)) {
+            Outcome::Written(version) => Some(version),
+            Outcome::ConditionFailed => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn version(&self, key: &str) -> Version {
+        self.runtime.block_on(self.bucket.head(&key.parse().unwrap())).unwrap().version
+    }
+
+    /// Makes an object look as if it had been written `ago`.
+    pub fn backdate(&self, key: &str, ago: Duration) {
+        let path = self.folder.path().join(format!("bucket/objects/{key}#"));
+        std::fs::File::open(path).unwrap().set_modified(SystemTime::now() - ago).unwrap();
     }
 
     pub fn delete(&self, key: &str) {

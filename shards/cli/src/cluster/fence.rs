@@ -1,0 +1,117 @@
+//! `wasmkeep cluster fence`: takes a node's lease away, so that its process stops and others take its actors (R-OPS-2).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use wasmkeep_bucket::{Bucket, Nonce as Token, Outcome, Precondition, put_settled};
+use wasmkeep_protocol::{
+    NodeId,
+    lease::Timing,
+    records::{NodeRecord, Nonce, Process},
+};
+
+use super::heartbeats::{self, Heartbeat, Standing};
+use crate::{
+    args::Fence,
+    bucket,
+    exit::{Failure, Status},
+    say,
+};
+
+/// Times a heartbeat that was renewed between the read and the write is read again. A node renews it every 3 s.
+const RENEWALS_MAX: usize = 5;
+
+/// Sends of one fence whose answers are lost.
+const SENDS_MAX: usize = 3;
+
+/// Fences a node and says what follows.
+///
+/// # Errors
+/// Refused, or the bucket does not answer.
+pub fn fence(flags: &Fence) -> Result<(), Failure> {
+    let done = bucket::on(&flags.bucket, async |bucket| fenced(bucket, &flags.node, flags.force).await)?;
+    say::answer(&(done + "\n"))
+}
+
+async fn fenced<B: Bucket>(bucket: &B, node: &NodeId, force: bool) -> Result<String, Failure> {
+    let timing = Timing::default();
+    for _ in 0..RENEWALS_MAX {
+        let found = heartbeats::read(bucket, node.clone()).await?;
+        let standing = found.as_ref().map(|heartbeat| heartbeat.standing(&timing));
+        match standing {
+            Some(Standing::Fenced) => return Ok(format!("{node} is fenced already")),
+            Some(Standing::Released) => {
+                return Ok(format!("{node} has released its lease and holds no actor: nothing to fence"));
+            }
+            Some(Standing::Live) => {}
+            _ if force => {}
+            _ => return Err(refused(node, found.as_ref(), &timing)),
+        }
+        if write(bucket, node, found, &timing).await? {
+            let free = say::age(timing.lapse(timing.ttl));
+            return Ok(format!(
+                "{node} is fenced: its process stops at its next heartbeat, and its actors are free {free} after the \
+                 last one; a service manager that restarts it brings it back as a new process"
+            ));
+        }
+    }
+    let sentence = format!(
+        "the heartbeat of {node} was rewritten {RENEWALS_MAX} times while this command tried to replace it: run it again"
+    );
+    Err(Failure::new(Status::Bucket, sentence))
+}
+
+/// Why an id that no live node has is not fenced.
+fn refused(node: &NodeId, found: Option<&Heartbeat>, timing: &Timing) -> Failure {
+    let reason = match found.map(|heartbeat| (heartbeat, &heartbeat.record)) {
+        None => format!(
+            "there is no heartbeat of {node}: check the id with wasmkeep cluster status; if it was deleted"
+        ),
+        Some((_, Err(error))) => {
+            format!("nodes/{node} is no heartbeat this version reads ({error}): if it ever was")
+        }
+        Some((heartbeat, Ok(record))) => format!(
+            "{node} has not renewed its lease for {}, and the live nodes of its cluster fence it {} after its last \
+             write: if there is none",
+            say::age(heartbeat.age(record)),
+            say::age(timing.lapse(record.ttl))
+        ),
+    };
+    Failure::new(Status::Refused, format!("{reason}, --force writes the fence all the same"))
+}
+
+/// Replaces exactly what was found; `false` when it is not there any more.
+async fn write<B: Bucket>(
+    bucket: &B,
+    node: &NodeId,
+    found: Option<Heartbeat>,
+    timing: &Timing,
+) -> Result<bool, Failure> {
+    let nonce = Nonce::from_bits(rand::random());
+    // Nobody has watched anything stand: that is for the nodes to do before they take an actor.
+    let (condition, record) = match found {
+        Some(Heartbeat { record: Ok(record), version, .. }) => {
+            (Precondition::Version(version), record.fence(Duration::ZERO, None, nonce))
+        }
+        Some(Heartbeat { version, .. }) => (Precondition::Version(version), for_absent(timing, nonce)),
+        None => (Precondition::Absent, for_absent(timing, nonce)),
+    };
+    let Some(token) = Token::from_text(&nonce.to_string()) else {
+        return Err(Failure::new(Status::Internal, "a nonce that cannot be recognised"));
+    };
+    let body = Bytes::from(record.encode());
+    match put_settled(bucket, &heartbeats::key(node)?, body, &condition, &token, SENDS_MAX).await {
+        Outcome::Written(_) => Ok(true),
+        Outcome::ConditionFailed => Ok(false),
+        Outcome::Unknown(cause) => {
+            let sentence = format!("whether {node} is fenced is not known: {cause}; run the command again");
+            Err(Failure::new(Status::Bucket, sentence))
+        }
+        Outcome::Failed(failure) => Err(bucket::failed(format_args!("fencing {node}"), failure)),
+    }
+}
+
+fn for_absent(timing: &Timing, nonce: Nonce) -> NodeRecord {
+    let process = Process::from_bits(rand::random());
+    NodeRecord::fence_for_absent(process, timing.ttl, heartbeats::now().wall_ms, nonce)
+}
