@@ -201,6 +201,10 @@ impl Database {
     /// Reads what was committed and keeps it.
     pub(crate) async fn read_commits(&self) -> Result<(), Error> {
         self.home().await;
+        if self.is_dozing() {
+            // Read before it was closed.
+            return Ok(());
+        }
         let known = match &*self.capture.borrow() {
             Some(capture) => capture.place,
             None => return Ok(()),

@@ -35,7 +35,8 @@ pub(crate) fn run(connection: &Connection, durability: &Durability) -> Result<()
 
 /// Before a close: shortens a long WAL so that the next open need not read it.
 pub(crate) fn before_close(connection: &Connection, durability: &Durability) {
-    if durability.is_poisoned() || connection.is_busy.get() || connection.in_transaction() {
+    let is_idle = connection.is_open() && !connection.is_busy.get() && !connection.in_transaction();
+    if durability.is_poisoned() || !is_idle {
         return;
     }
     connection.shrink();

@@ -15,7 +15,7 @@ use rusqlite::ffi;
 use wasmkeep_protocol::limits::PAGE_BYTES;
 
 use crate::{
-    cursor::Cursors,
+    cursor::{self, Cursors},
     disk,
     error::{Error, OpenError, SqliteError, is_damage},
     hooks::Hooks,
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     /// `on-init` runs, within the platform's transaction.
     pub(crate) in_init: Cell<bool>,
     pub(crate) sql_time: Cell<Duration>,
-    pub(crate) quota_pages: Cell<u32>,
+    quota_pages: u32,
     /// The quota was met since the last event ended: deletes may use the reserve.
     pub(crate) was_full: Cell<bool>,
     path: Box<Path>,
@@ -65,23 +65,92 @@ unsafe impl Send for Connection {}
 // SAFETY: shared only to move it to a thread that does blocking work and back, see `Database`.
 unsafe impl Sync for Connection {}
 
-/// The handle, closed when dropped.
-struct Handle(*mut ffi::sqlite3);
+/// The handle, closed when dropped; null while the connection is closed.
+struct Handle(Cell<*mut ffi::sqlite3>);
+
+impl Handle {
+    fn close(&self) {
+        // SAFETY: the statements are gone: they are dropped before. Should one be left (a leaked future), SQLite
+        // refuses to close: a leak and nothing worse.
+        unsafe { ffi::sqlite3_close(self.0.replace(ptr::null_mut())) };
+    }
+}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the statements are gone: they are dropped before. Should one be left (a leaked future), SQLite
-        // refuses to close: a leak and nothing worse.
-        unsafe { ffi::sqlite3_close(self.0) };
+        self.close();
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if self.raw().is_null() {
+        self.silence();
+    }
+}
+
+impl Connection {
+    /// Opens an existing file and sets it up. Blocking.
+    pub(crate) fn open(path: &Path, quota_bytes: u64, pacer: &Pacer) -> Result<Self, OpenError> {
+        let connection = Self {
+            cache: RefCell::default(),
+            cursors: RefCell::default(),
+            handle: Handle(Cell::new(ptr::null_mut())),
+            hooks: Box::new(Hooks::new(pacer.make())),
+            account: Account::default(),
+            is_busy: Cell::new(false),
+            in_init: Cell::new(false),
+            sql_time: Cell::default(),
+            quota_pages: settings::quota_pages(quota_bytes),
+            was_full: Cell::new(false),
+            path: path.into(),
+        };
+        // SAFETY: the hooks are boxed, and dropped after the handle and after anything that enters the account.
+        unsafe { connection.account.pace_by(&connection.hooks) };
+        connection.open_again()?;
+        Ok(connection)
+    }
+
+    /// Opens the file of a connection that was closed. Blocking. After an error it is closed still.
+    pub(crate) fn open_again(&self) -> Result<(), OpenError> {
+        self.account.take_arena();
+        let opened = self.host(|| {
+            let (handle, code) = settings::open_handle(&self.path);
+            self.handle.0.set(handle);
+            if code != ffi::SQLITE_OK {
+                return Err(self.open_error(code));
+            }
+            // SAFETY: the hooks are boxed, and dropped after the handle.
+            unsafe { self.hooks.install(handle) };
+            settings::apply(self)
+        });
+        if opened.is_err() {
+            self.close();
+        }
+        opened
+    }
+
+    /// Closes the file and gives back all that SQLite holds, until [`Connection::open_again`]. No statement may be
+    /// under way.
+    pub(crate) fn close(&self) {
+        self.host(|| {
+            *self.cache.borrow_mut() = Cache::default();
+            cursor::close_all(self);
+            self.silence();
+            self.handle.close();
+        });
+        self.account.give_arena();
+        self.hooks.forget_connection();
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        !self.raw().is_null()
+    }
+
+    /// Takes the callbacks away: a leaked future can leave their state referred to.
+    fn silence(&self) {
+        if !self.is_open() {
             return;
         }
-        // A leaked future can leave the callbacks' state referred to: they must not fire any more.
         // SAFETY: plain calls on an open connection.
         unsafe {
             ffi::sqlite3_progress_handler(self.raw(), 0, None, ptr::null_mut());
@@ -90,42 +159,9 @@ impl Drop for Connection {
             ffi::sqlite3_set_authorizer(self.raw(), None, ptr::null_mut());
         }
     }
-}
-
-impl Connection {
-    /// Opens an existing file and sets it up. Blocking.
-    pub(crate) fn open(path: &Path, quota_bytes: u64, pacer: &Pacer) -> Result<Self, OpenError> {
-        let account = Account::default();
-        let paid = memory::enter(&account, MEMORY_BYTES_MAX);
-        let (handle, code) = settings::open_handle(path);
-        drop(paid);
-        let connection = Self {
-            cache: RefCell::default(),
-            cursors: RefCell::default(),
-            handle: Handle(handle),
-            hooks: Box::new(Hooks::new(pacer.make())),
-            account,
-            is_busy: Cell::new(false),
-            in_init: Cell::new(false),
-            sql_time: Cell::default(),
-            quota_pages: Cell::new(u32::MAX),
-            was_full: Cell::new(false),
-            path: path.into(),
-        };
-        if code != ffi::SQLITE_OK {
-            return Err(connection.open_error(path, code));
-        }
-        // SAFETY: the hooks are boxed, and dropped after the handle and after anything that enters the account.
-        unsafe {
-            connection.hooks.install(connection.raw());
-            connection.account.pace_by(&connection.hooks);
-        }
-        connection.host(|| settings::apply(&connection, path, quota_bytes))?;
-        Ok(connection)
-    }
 
     pub(crate) fn raw(&self) -> *mut ffi::sqlite3 {
-        self.handle.0
+        self.handle.0.get()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -174,7 +210,7 @@ impl Connection {
 
     /// Lets the database grow into the reserve, or back to the quota alone.
     pub(crate) fn set_reserve(&self, open: bool) -> Result<(), c_int> {
-        let pages = self.quota_pages.get() + if open { RESERVE_PAGES } else { 0 };
+        let pages = self.quota_pages + if open { RESERVE_PAGES } else { 0 };
         let sql = std::ffi::CString::new(format!("PRAGMA max_page_count={pages}")).expect("digits");
         self.host_text(&sql).map(drop)
     }
@@ -244,6 +280,17 @@ impl Connection {
         if code == ffi::SQLITE_OK { u32::try_from(frames).ok() } else { None }
     }
 
+    /// Whether the WAL has so many frames. Asks SQLite only after a commit: what did not grow is as short as it was.
+    pub(crate) fn is_wal_long(&self, frames: u32) -> bool {
+        if !self.hooks.wal_grew.get() {
+            return false;
+        }
+        let Some(found) = self.wal_frames() else { return false };
+        let is_long = found >= frames;
+        self.hooks.wal_grew.set(is_long);
+        is_long
+    }
+
     fn message(&self) -> String {
         if self.raw().is_null() {
             return "the path holds a NUL character".to_owned();
@@ -283,8 +330,8 @@ impl Connection {
     }
 
     #[cold]
-    pub(crate) fn open_error(&self, path: &Path, code: c_int) -> OpenError {
-        let (path, message) = (path.to_owned(), self.message());
+    pub(crate) fn open_error(&self, code: c_int) -> OpenError {
+        let (path, message) = (self.path.to_path_buf(), self.message());
         match code & 0xff {
             _ if is_damage(code) => OpenError::Damaged { path, message },
             ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => OpenError::Locked { path },

@@ -98,7 +98,7 @@ impl Database {
         settings::start()?;
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         let path = std::path::absolute(path).map_err(io)?;
-        image::ensure(&path).map_err(io)?;
+        let is_new = image::ensure(&path).map_err(io)?;
         let connection = Connection::open(&path, config.quota_bytes, &config.pacer)?;
         let folders = match path.strip_prefix(&config.root) {
             Ok(below) if !config.root.as_os_str().is_empty() => below.components().count(),
@@ -109,7 +109,7 @@ impl Database {
             durability: Arc::new(Durability::new(path, folders)),
             away: RefCell::new(None),
             delete: Cell::new(false),
-            version: RefCell::new(None),
+            version: RefCell::new(is_new.then_some(None)),
             capture: RefCell::new(None),
             sink: RefCell::new(None),
         })
@@ -264,6 +264,9 @@ impl Database {
                 "an earlier sync failed: what this database holds is not what the disk holds".to_owned(),
             ));
         }
+        if !self.is_away() && !self.connection.is_open() {
+            return Err(Error::refused("the database is closed while its actor is idle"));
+        }
         Ok(())
     }
 
@@ -291,7 +294,7 @@ impl Database {
 
     /// Whether a transaction is open.
     pub fn in_transaction(&self) -> bool {
-        !self.is_away() && self.connection.in_transaction()
+        !self.is_away() && self.connection.is_open() && self.connection.in_transaction()
     }
 
     /// Whether a write was committed since this was last asked. It may say so where nothing changed, never
@@ -308,8 +311,8 @@ impl Database {
     /// Ends an event: closes the cursors it left open and rolls back the transaction it left open.
     pub fn end_event(&self) -> EventEnd {
         let delete = self.delete.take();
-        if self.is_away() || self.connection.is_busy.get() {
-            // Away only between statements, and outside a transaction.
+        if self.is_away() || self.connection.is_busy.get() || !self.connection.is_open() {
+            // Away and closed only between statements, and outside a transaction.
             return EventEnd { rolled_back: false, delete };
         }
         let connection = &self.connection;
@@ -344,8 +347,7 @@ impl Database {
     /// Whether the WAL has grown enough for a checkpoint. Worth asking after each commit, not only at the end
     /// of an event: a long event writes without bound.
     pub fn checkpoint_due(&self) -> bool {
-        self.here()
-            .is_ok_and(|connection| connection.wal_frames().is_some_and(|frames| frames >= CHECKPOINT_FRAMES))
+        self.here().is_ok_and(|connection| connection.is_wal_long(CHECKPOINT_FRAMES))
     }
 
     /// Moves the WAL's content into the database file and empties the WAL, off the shard. The WAL is synced
@@ -359,6 +361,21 @@ impl Database {
         self.elsewhere(offload, "the checkpoint", checkpoint::run).await
     }
 
+    /// Moves the WAL into the database file where that is due and nothing is open that stands against it. For a
+    /// place where a write has just been committed and more may follow in the same event.
+    ///
+    /// # Errors
+    /// As [`Database::checkpoint`].
+    pub async fn keep_wal_short(&self, offload: &dyn Offload) -> Result<(), Error> {
+        if self.checkpoint_due() && !self.is_in_use()? { self.checkpoint(offload).await } else { Ok(()) }
+    }
+
+    /// Whether a transaction or a cursor is open.
+    fn is_in_use(&self) -> Result<bool, Error> {
+        let connection = self.here()?;
+        Ok(connection.in_transaction() || !connection.cursors.borrow().is_empty())
+    }
+
     /// Does blocking `work` with the connection on another thread; statements wait until it is home again.
     pub(crate) async fn elsewhere<T: Send + 'static>(
         &self,
@@ -367,14 +384,23 @@ impl Database {
         work: impl FnOnce(&Connection, &Durability) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         self.home().await;
-        let connection = self.here()?;
-        if connection.in_transaction() || !connection.cursors.borrow().is_empty() {
+        if self.is_in_use()? {
             return Err(Error::refused(format!("{what} has to wait: a transaction or a cursor is open")));
         }
+        let done = self.lend(offload, work).await;
+        done.unwrap_or_else(|| Err(Error::refused(format!("{what} was given up by the thread pool"))))
+    }
+
+    /// Lends the connection to another thread for `work`; `None` when it was dropped.
+    async fn lend<T: Send + 'static>(
+        &self,
+        offload: &dyn Offload,
+        work: impl FnOnce(&Connection, &Durability) -> T + Send + 'static,
+    ) -> Option<T> {
         let result = Arc::new(Mutex::new(None));
         let (leaving, back) = oneshot::channel();
         *self.away.borrow_mut() = Some(back);
-        let work = {
+        let job = {
             let (connection, durability) = (Arc::clone(&self.connection), Arc::clone(&self.durability));
             let result = Arc::clone(&result);
             move || {
@@ -384,10 +410,47 @@ impl Database {
                 let _ = leaving.send(());
             }
         };
-        offload.offload(Box::new(work));
+        offload.offload(Box::new(job));
         self.home().await;
-        let done = result.lock().expect("held for an assignment only").take();
-        done.unwrap_or_else(|| Err(Error::refused(format!("{what} was given up by the thread pool"))))
+        result.lock().expect("held for an assignment only").take()
+    }
+
+    /// For an actor that has been idle for a moment: closes the file and gives back everything SQLite holds, until
+    /// [`Database::wake`]. A connection that holds what no file does (temporary tables, a pragma that was set) stays
+    /// open and only [shrinks](Database::shrink). Says whether the database is closed now.
+    pub async fn doze(&self, offload: &dyn Offload) -> bool {
+        if self.read_commits().await.is_err() {
+            return self.is_dozing();
+        }
+        if self.here().is_ok_and(|connection| connection.hooks.is_personal.get()) {
+            self.shrink();
+            return false;
+        }
+        let close = |connection: &Connection, durability: &Durability| {
+            checkpoint::before_close(connection, durability);
+            connection.close();
+            Ok(())
+        };
+        // What stands against it, an open transaction or a thread pool that gives up, leaves the database open.
+        self.elsewhere(offload, "closing", close).await.is_ok() || self.is_dozing()
+    }
+
+    /// Whether the file is closed until [`Database::wake`].
+    pub fn is_dozing(&self) -> bool {
+        !self.is_away() && !self.connection.is_open()
+    }
+
+    /// Opens the file again after [`Database::doze`].
+    ///
+    /// # Errors
+    /// As [`Database::open`], and the database dozes on.
+    pub async fn wake(&self, offload: &dyn Offload) -> Result<(), OpenError> {
+        self.home().await;
+        if self.connection.is_open() {
+            return Ok(());
+        }
+        let opened = self.lend(offload, |connection, _| connection.open_again()).await;
+        opened.unwrap_or(Err(OpenError::GivenUp))
     }
 
     /// Closes the database off the shard, with a checkpoint first if the WAL is long.

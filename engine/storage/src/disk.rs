@@ -1,18 +1,15 @@
 //! Syncing an actor's files, and telling a full disk from a full quota.
 
 use std::{
-    ffi::{CString, c_void},
+    ffi::CString,
     fs::File,
     io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    ptr,
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use rusqlite::ffi;
-
-use crate::{image::beside, settings};
+use crate::image::beside;
 
 /// Free bytes below which a refused write is put down to the disk: SQLite gives one code for both.
 const FREE_BYTES_MIN: u64 = 1 << 20;
@@ -70,9 +67,8 @@ impl Durability {
 
     fn sync_files(&self) -> io::Result<()> {
         if !self.is_rooted.load(Ordering::Acquire) {
-            sync_database(&self.path)?;
+            File::open(&self.path)?.sync_data()?;
         }
-        // SQLite holds no lock on the WAL, so closing a descriptor of it takes none away.
         File::open(beside(&self.path, "-wal"))?.sync_data()?;
         if !self.is_rooted.load(Ordering::Acquire) {
             for folder in self.path.ancestors().skip(1).take(self.folders) {
@@ -82,31 +78,4 @@ impl Durability {
         }
         Ok(())
     }
-}
-
-/// Syncs the database file itself. It is opened through SQLite: closing any other descriptor of the file would
-/// drop the process's locks on it.
-fn sync_database(path: &Path) -> io::Result<()> {
-    let (handle, code) = settings::open_handle(path);
-    let mut file: *mut ffi::sqlite3_file = ptr::null_mut();
-    // SAFETY: the handle is used and closed here; SQLite answers with its own open file, whose methods are set.
-    let code = unsafe {
-        let mut code = code;
-        if code == ffi::SQLITE_OK {
-            let out = (&raw mut file).cast::<c_void>();
-            code = ffi::sqlite3_file_control(handle, c"main".as_ptr(), ffi::SQLITE_FCNTL_FILE_POINTER, out);
-        }
-        if code == ffi::SQLITE_OK && !file.is_null() && !(*file).pMethods.is_null() {
-            code = match (*(*file).pMethods).xSync {
-                Some(sync) => sync(file, ffi::SQLITE_SYNC_NORMAL),
-                None => ffi::SQLITE_IOERR_FSYNC,
-            };
-        }
-        ffi::sqlite3_close(handle);
-        code
-    };
-    if code == ffi::SQLITE_OK {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("SQLite could not sync the database file (code {code})")))
 }

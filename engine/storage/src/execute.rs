@@ -107,7 +107,7 @@ fn within_quota<T>(
     };
     if result.is_ok() && statement.is_vacuum {
         // VACUUM commits past the commit hook.
-        connection.hooks.committed.set(true);
+        connection.hooks.note_commit();
     }
     result
 }

@@ -44,6 +44,10 @@ pub(crate) struct Hooks {
     pub(crate) cancel: Cell<bool>,
     /// A write transaction committed since the owner last asked.
     pub(crate) committed: Cell<bool>,
+    /// A write transaction committed since the WAL was last measured.
+    pub(crate) wal_grew: Cell<bool>,
+    /// A guest's statement spoke of temporary objects or set a pragma: the connection may hold what no file does.
+    pub(crate) is_personal: Cell<bool>,
     /// The host's own SQL runs: everything is allowed.
     pub(crate) host: Cell<bool>,
     /// A guest's statement is being compiled, and its facts gathered.
@@ -66,6 +70,9 @@ impl Hooks {
             stack_limit: Cell::new(0),
             cancel: Cell::new(false),
             committed: Cell::new(false),
+            // The WAL of an earlier run may be long.
+            wal_grew: Cell::new(true),
+            is_personal: Cell::new(false),
             host: Cell::new(false),
             collecting: Cell::new(false),
             compiles: Cell::new(false),
@@ -88,6 +95,18 @@ impl Hooks {
             ffi::sqlite3_commit_hook(connection, Some(commit), this);
             ffi::sqlite3_trace_v2(connection, ffi::SQLITE_TRACE_STMT as c_uint, Some(start), this);
         }
+    }
+
+    /// The connection is closed, and with it what only it held.
+    pub(crate) fn forget_connection(&self) {
+        self.is_personal.set(false);
+        self.wal_grew.set(true);
+    }
+
+    /// A write transaction was committed.
+    pub(crate) fn note_commit(&self) {
+        self.committed.set(true);
+        self.wal_grew.set(true);
     }
 
     fn refuse(&self, sentence: String) {
@@ -160,14 +179,14 @@ unsafe extern "C" fn authorize(
     code: c_int,
     first: *const c_char,
     second: *const c_char,
-    _schema: *const c_char,
+    schema: *const c_char,
     trigger: *const c_char,
 ) -> c_int {
     // SAFETY: SQLite passes what `install` gave it, and C strings that live through the call.
-    let (hooks, action) = unsafe {
+    let (hooks, action, schema) = unsafe {
         let hooks = hooks(data);
         let in_vacuum = hooks.in_vacuum.get();
-        (hooks, Action { code, first: text(first), second: text(second), in_vacuum })
+        (hooks, Action { code, first: text(first), second: text(second), in_vacuum }, text(schema))
     };
     if hooks.host.get() {
         return ffi::SQLITE_OK;
@@ -179,6 +198,9 @@ unsafe extern "C" fn authorize(
     // Compiling a statement over many views asks often and calls for progress seldom.
     if hooks.pace() {
         return ffi::SQLITE_DENY;
+    }
+    if policy::is_personal(&action, schema) {
+        hooks.is_personal.set(true);
     }
     if hooks.collecting.get() {
         hooks.gather(&action, !trigger.is_null());
@@ -200,7 +222,7 @@ unsafe extern "C" fn progress(data: *mut c_void) -> c_int {
 
 unsafe extern "C" fn commit(data: *mut c_void) -> c_int {
     // SAFETY: SQLite passes what `install` gave it.
-    unsafe { hooks(data) }.committed.set(true);
+    unsafe { hooks(data) }.note_commit();
     0
 }
 

@@ -48,12 +48,13 @@ fn unlink(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes sure that a database file is at `path`; folders are made as needed. A file with content is left alone.
-pub(crate) fn ensure(path: &Path) -> io::Result<()> {
+/// Makes sure that a database file is at `path`; folders are made as needed. A file with content is left alone. Says
+/// whether there was none.
+pub(crate) fn ensure(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
-        Ok(found) if found.len() > u64::from(PAGE_BYTES) => Ok(()),
-        Ok(_) => complete(path),
-        Err(error) if error.kind() == ErrorKind::NotFound => create(path),
+        Ok(found) if found.len() > u64::from(PAGE_BYTES) => Ok(false),
+        Ok(_) => complete(path).map(|()| false),
+        Err(error) if error.kind() == ErrorKind::NotFound => create(path).map(|()| true),
         Err(error) => Err(error),
     }
 }

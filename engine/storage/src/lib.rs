@@ -7,8 +7,9 @@
 //! # What a connection costs
 //!
 //! Memory: 46 KiB when opened, 50 KiB idle with a one-table schema after [`Database::shrink`], 67 KiB right after
-//! use with its statements and pages kept (2,000 connections; RSS agrees with SQLite's own count within 8 %).
-//! 32 KiB of it is the index of the WAL, which SQLite takes whole; two descriptors, three once a write was durable.
+//! use with its statements and pages kept, of which the system sees 89 in whole pages (2,000 connections). 32 KiB of
+//! it is the index of the WAL, which SQLite takes whole. Two descriptors. After [`Database::doze`]: less than 2 KiB
+//! and no descriptor; [`Database::wake`], one write and another doze take 0.2 ms.
 //!
 //! # Where a statement cannot be suspended
 //!
@@ -24,6 +25,7 @@ mod database;
 mod disk;
 mod error;
 mod execute;
+mod files;
 mod functions;
 mod hooks;
 mod image;

@@ -1,8 +1,9 @@
 //! SQLite's memory, counted per actor and bounded while guest SQL runs.
 //!
-//! SQLite allocates through Rust's global allocator with the size kept in front of each block. The
-//! [`Account`] that pays is the one entered on this thread: a connection's memory is never handed to another
-//! connection, so what is taken and given back between entering and leaving belongs to that connection.
+//! SQLite allocates in the [`Arena`] of the connection as far as that goes, and through Rust's global allocator
+//! beyond it, with the size kept in front of each block. The [`Account`] that pays is the one entered on this
+//! thread: a connection's memory is never handed to another connection, so what is taken and given back between
+//! entering and leaving belongs to that connection.
 //!
 //! It is also where a long compilation can be suspended: SQLite calls for progress while it parses and while it
 //! runs, but hardly while it copies and rewrites the trees of a query over hundreds of views, and that takes
@@ -12,12 +13,15 @@ use std::{
     alloc::{self, Layout},
     cell::Cell,
     ffi::{c_int, c_void},
-    ptr,
+    ptr::{self, NonNull},
 };
 
 use rusqlite::ffi;
 
+use self::arena::Arena;
 use crate::hooks::Hooks;
+
+mod arena;
 
 /// Allocations between two looks at the clock while a statement is compiled: some 10 µs.
 const ALLOCATIONS_PER_CHECK: u32 = 128;
@@ -31,6 +35,8 @@ pub(crate) struct Account {
     used: Cell<usize>,
     limit: Cell<usize>,
     calls: Cell<u32>,
+    /// Held while the connection is open.
+    arena: Cell<Option<NonNull<Arena>>>,
     /// Set while the connection is open; see `Hooks::compiles`.
     hooks: Cell<*const Hooks>,
 }
@@ -39,6 +45,22 @@ impl Account {
     /// Bytes held, SQLite's page cache and statements included.
     pub(crate) fn used(&self) -> usize {
         self.used.get()
+    }
+
+    /// Takes a block of memory for a connection about to open. Without it everything comes from the global allocator.
+    pub(crate) fn take_arena(&self) {
+        if self.arena.get().is_none() {
+            self.arena.set(Arena::take());
+        }
+    }
+
+    /// Gives the block back once the connection is closed.
+    pub(crate) fn give_arena(&self) {
+        if let Some(arena) = self.arena.take() {
+            // SAFETY: taken by `take_arena` and known here alone; SQLite uses nothing of it any more, or the arena
+            // knows that it does.
+            unsafe { Arena::give_back(arena) };
+        }
     }
 
     /// Lets allocations of a compiling statement give the core back.
@@ -58,6 +80,12 @@ impl Account {
         }
         // SAFETY: `pace_by`'s caller keeps the hooks in place.
         unsafe { self.hooks.get().as_ref() }.is_some_and(|hooks| hooks.compiles.get() && hooks.pace())
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.give_arena();
     }
 }
 
@@ -116,22 +144,56 @@ fn give_back(bytes: usize) {
     }
 }
 
+/// Set in the header of a block that lies in the arena of its connection.
+const IN_ARENA: usize = 1 << (usize::BITS - 1);
+
+/// A block for `size` bytes with its header written; null when there is no memory.
+fn take(layout: Layout, size: usize) -> *mut u8 {
+    if let Some(mut arena) = payer().and_then(|account| account.arena.get()) {
+        // SAFETY: the arena is the paying connection's, which one thread uses at a time.
+        let block = unsafe { arena.as_mut() }.allocate(layout.size());
+        if !block.is_null() {
+            // SAFETY: the block has room for the header, and pieces of an arena are aligned.
+            unsafe { block.cast::<usize>().write(size | IN_ARENA) };
+            return block;
+        }
+    }
+    // SAFETY: the layout is at least HEADER bytes; the size is written inside the block just taken.
+    unsafe {
+        let block = alloc::alloc(layout);
+        if !block.is_null() {
+            block.cast::<usize>().write(size);
+        }
+        block
+    }
+}
+
+/// # Safety
+/// `block` came from [`take`] and is given once.
+unsafe fn give(block: *mut u8) {
+    // SAFETY: the header was written when the block was taken; the arena of a block lives as long as the block.
+    unsafe {
+        let header = block.cast::<usize>().read();
+        if header & IN_ARENA == 0 {
+            alloc::dealloc(block, Layout::from_size_align_unchecked(header + HEADER, HEADER));
+        } else {
+            (*Arena::of(block)).free(block, (header & !IN_ARENA) + HEADER);
+        }
+    }
+}
+
 unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
     let size = bytes.max(0) as usize;
     let Some(layout) = layout(size) else { return ptr::null_mut() };
     if payer().is_some_and(Account::pace) || !pay(size) {
         return ptr::null_mut();
     }
-    // SAFETY: the layout is at least HEADER bytes; the size is written inside the block just taken.
-    unsafe {
-        let block = alloc::alloc(layout);
-        if block.is_null() {
-            give_back(size);
-            return ptr::null_mut();
-        }
-        block.cast::<usize>().write(size);
-        block.add(HEADER).cast()
+    let block = take(layout, size);
+    if block.is_null() {
+        give_back(size);
+        return ptr::null_mut();
     }
+    block.wrapping_add(HEADER).cast()
 }
 
 unsafe extern "C" fn free(data: *mut c_void) {
@@ -141,9 +203,8 @@ unsafe extern "C" fn free(data: *mut c_void) {
     // SAFETY: SQLite gives back what `malloc` or `realloc` gave, once; its size stands in front of it.
     unsafe {
         let block = data.cast::<u8>().sub(HEADER);
-        let size = block.cast::<usize>().read();
-        give_back(size);
-        alloc::dealloc(block, Layout::from_size_align_unchecked(size + HEADER, HEADER));
+        give_back(block.cast::<usize>().read() & !IN_ARENA);
+        give(block);
     }
 }
 
@@ -153,18 +214,34 @@ unsafe extern "C" fn realloc(data: *mut c_void, bytes: c_int) -> *mut c_void {
     // SAFETY: as in `free`; SQLite never reallocates a null block.
     unsafe {
         let block = data.cast::<u8>().sub(HEADER);
-        let held = block.cast::<usize>().read();
+        let header = block.cast::<usize>().read();
+        let held = header & !IN_ARENA;
         if size > held && !pay(size - held) {
             return ptr::null_mut();
         }
-        let layout = Layout::from_size_align_unchecked(held + HEADER, HEADER);
-        let moved = alloc::realloc(block, layout, wanted.size());
+        let moved = if header & IN_ARENA == 0 {
+            let layout = Layout::from_size_align_unchecked(held + HEADER, HEADER);
+            let moved = alloc::realloc(block, layout, wanted.size());
+            if !moved.is_null() {
+                moved.cast::<usize>().write(size);
+            }
+            moved
+        } else if Arena::fits(held + HEADER, size + HEADER) {
+            block.cast::<usize>().write(size | IN_ARENA);
+            block
+        } else {
+            let moved = take(wanted, size);
+            if !moved.is_null() {
+                ptr::copy_nonoverlapping(block.add(HEADER), moved.add(HEADER), held.min(size));
+                give(block);
+            }
+            moved
+        };
         if moved.is_null() {
             give_back(size.saturating_sub(held));
             return ptr::null_mut();
         }
         give_back(held.saturating_sub(size));
-        moved.cast::<usize>().write(size);
         moved.add(HEADER).cast()
     }
 }
@@ -174,7 +251,7 @@ unsafe extern "C" fn size(data: *mut c_void) -> c_int {
         return 0;
     }
     // SAFETY: as in `free`.
-    unsafe { data.cast::<u8>().sub(HEADER).cast::<usize>().read() as c_int }
+    unsafe { (data.cast::<u8>().sub(HEADER).cast::<usize>().read() & !IN_ARENA) as c_int }
 }
 
 unsafe extern "C" fn roundup(bytes: c_int) -> c_int {

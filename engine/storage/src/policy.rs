@@ -177,6 +177,12 @@ fn pragma(name: &str, argument: Option<&str>) -> Verdict {
     Verdict::Deny(format!("PRAGMA {name} is not available"))
 }
 
+/// Whether an action may leave something in the connection that no file holds: a temporary object, or a setting.
+/// `schema` is the database it concerns.
+pub(crate) fn is_personal(action: &Action<'_>, schema: Option<&str>) -> bool {
+    schema == Some("temp") || (action.code == ffi::SQLITE_PRAGMA && action.second.is_some())
+}
+
 /// What a transaction statement does, from the word SQLite reports.
 pub(crate) fn boundary(action: &Action<'_>) -> Boundary {
     match (action.code, action.first) {

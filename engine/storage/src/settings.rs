@@ -17,6 +17,7 @@ use wasmkeep_protocol::limits::PAGE_BYTES;
 use crate::{
     connection::Connection,
     error::{OpenError, VersionError},
+    files,
     limits::{RESERVE_PAGES, SQLITE_LIMITS},
     memory,
 };
@@ -51,6 +52,8 @@ pub(crate) fn start() -> Result<(), VersionError> {
             } else {
                 tracing::error!("SQLite was used before: the memory of actors' statements is not bounded");
             }
+            // Should SQLite refuse, it opens no database by that name and says so.
+            files::register();
             Ok(())
         })
         .clone()
@@ -104,7 +107,7 @@ const SWITCHES: &[(c_int, &str, c_int)] = &[
 ];
 
 /// Sets switches, limits and pragmas of a fresh connection.
-pub(crate) fn apply(connection: &Connection, path: &Path, quota_bytes: u64) -> Result<(), OpenError> {
+pub(crate) fn apply(connection: &Connection) -> Result<(), OpenError> {
     for (id, name, wanted) in SWITCHES {
         let mut found = -1;
         // SAFETY: these switches take an int and a pointer to an int.
@@ -119,8 +122,8 @@ pub(crate) fn apply(connection: &Connection, path: &Path, quota_bytes: u64) -> R
         };
         check(name, i64::from(*wanted), i64::from(found))?;
     }
-    crate::functions::install(connection).map_err(|code| connection.open_error(path, code))?;
-    let ask = |sql| connection.host_text(sql).map_err(|code| connection.open_error(path, code));
+    crate::functions::install(connection).map_err(|code| connection.open_error(code))?;
+    let ask = |sql| connection.host_text(sql).map_err(|code| connection.open_error(code));
     expect("locking_mode", "exclusive", ask(c"PRAGMA locking_mode=EXCLUSIVE")?)?;
     // Reads the first page: a damaged or locked file shows here.
     if ask(c"PRAGMA journal_mode")?.as_deref() != Some("wal") {
@@ -131,11 +134,14 @@ pub(crate) fn apply(connection: &Connection, path: &Path, quota_bytes: u64) -> R
     expect("page_size", &PAGE_BYTES.to_string(), ask(c"PRAGMA page_size")?)?;
     // SAFETY: plain call on an open connection; it takes the automatic checkpoint away.
     unsafe { ffi::sqlite3_wal_autocheckpoint(connection.raw(), 0) };
-    let pages =
-        u32::try_from(quota_bytes / u64::from(PAGE_BYTES)).unwrap_or(u32::MAX - 1).clamp(1, u32::MAX - 1);
-    connection.quota_pages.set(pages.min(u32::MAX - 1 - RESERVE_PAGES));
-    connection.set_reserve(false).map_err(|code| connection.open_error(path, code))?;
+    connection.set_reserve(false).map_err(|code| connection.open_error(code))?;
     Ok(())
+}
+
+/// The quota in whole pages, so that the reserve can be added to it.
+pub(crate) fn quota_pages(quota_bytes: u64) -> u32 {
+    let pages = u32::try_from(quota_bytes / u64::from(PAGE_BYTES)).unwrap_or(u32::MAX);
+    pages.clamp(1, u32::MAX - 1 - RESERVE_PAGES)
 }
 
 fn check(name: &str, wanted: i64, found: i64) -> Result<(), OpenError> {
@@ -157,7 +163,7 @@ pub(crate) fn open_handle(path: &Path) -> (*mut ffi::sqlite3, c_int) {
     let flags = ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_NOMUTEX | ffi::SQLITE_OPEN_EXRESCODE;
     let mut handle = ptr::null_mut();
     // SAFETY: the name and the out parameter live through the call.
-    let code = unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &raw mut handle, flags, ptr::null()) };
+    let code = unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &raw mut handle, flags, files::VFS.as_ptr()) };
     (handle, code)
 }
 

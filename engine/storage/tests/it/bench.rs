@@ -55,6 +55,12 @@ fn figures() {
         wait(db.close(&Inline));
     });
     println!("wake, look, close {wake:?}");
+    let doze = timed(2_000, |_| {
+        wait(rig.db.wake(&Inline)).unwrap();
+        rig.exec("UPDATE t SET v = v + 1 WHERE k = 'count'").unwrap();
+        assert!(wait(rig.db.doze(&Inline)));
+    });
+    println!("wake, write, doze {doze:?}");
     let plain = timed(200, |index| {
         let path = folder.path().join(format!("plain{index}.db"));
         let db = rusqlite::Connection::open(path).unwrap();
@@ -91,4 +97,6 @@ fn memory_of_idle_connections() {
         "per connection: RSS {} bytes after use, SQLite {counted} after use and {idle} idle",
         (used - before) / COUNT
     );
+    assert!(open.iter().all(|db| wait(db.doze(&Inline))));
+    println!("dozing: RSS {} bytes", (rss() - before) / COUNT);
 }

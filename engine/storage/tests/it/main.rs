@@ -2,9 +2,11 @@
 
 mod bench;
 mod capture;
+mod dozing;
 mod durable;
 mod events;
 mod files;
+mod full_disk;
 mod init;
 mod policy;
 mod preempt;
