@@ -118,6 +118,7 @@ async fn serve(
         mailbox_events_max: limits::MAILBOX_EVENTS_MAX,
         resident_max: RESIDENT_MAX,
         event_wall_clock: limits::EVENT_WALL_CLOCK,
+        doze_after: limits::DOZE_AFTER,
         hibernate_after: limits::HIBERNATE_AFTER,
     };
     let actors = Actors::new(world, limits);

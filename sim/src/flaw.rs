@@ -45,6 +45,8 @@ flaws! {
     SharesFile => "two-actors-on-one-file", &["storage", "init"];
     /// What is in the WAL is lost when an actor goes to rest.
     LosesWal => "data-lost-at-hibernation", &["storage", "init"];
+    /// What is in the WAL is lost while an actor dozes.
+    LosesWalDozing => "data-lost-while-dozing", &["storage", "init"];
     /// Two arrivals for one actor change places.
     SwapsArrivals => "reorders-arrivals", &["order"];
     /// An event runs although its client has left.

@@ -114,6 +114,10 @@ pub enum Record {
     Opened { actor: ActorNumber },
     /// An actor went to rest: its database is closed.
     Slept { actor: ActorNumber },
+    /// An idle actor closed its database and stays.
+    Dozed { actor: ActorNumber },
+    /// It opened it again.
+    Roused { actor: ActorNumber },
     /// Closing, a checkpoint or the like went wrong.
     Trouble { actor: ActorNumber, text: String },
     /// A statement that would commit `unit` starts.

@@ -50,6 +50,7 @@ impl Life {
             mailbox_events_max: parameters.mailbox_events_max as usize + extra(Flaw::OverfillsMailbox, 4),
             resident_max: parameters.resident_max as usize + extra(Flaw::OverfillsShard, 1),
             event_wall_clock: micros(parameters.event_limit_us),
+            doze_after: micros(parameters.doze_after_us),
             hibernate_after: micros(parameters.hibernate_after_us),
         };
         stage.record(Record::LifeBegan);
@@ -103,12 +104,20 @@ impl Life {
             }
             3 => self.deploy(),
             4 => {
-                let idle = self.dice.below(self.stage.run.parameters.hibernate_after_us * 2);
+                let parameters = &self.stage.run.parameters;
+                let long = *self.dice.pick(&[parameters.doze_after_us, parameters.hibernate_after_us]);
+                let idle = self.dice.below(long * 2);
                 self.stage.executor.advance(micros(idle));
-                self.actors.sweep();
+                self.sweep();
             }
             _ => self.crowd(),
         }
+    }
+
+    /// As a shard does it, without the pauses.
+    fn sweep(&self) {
+        self.actors.sweep();
+        while self.actors.doze(1) {}
     }
 
     /// Runs the executor for none, a few or many polls.
@@ -182,6 +191,7 @@ impl Life {
         true
     }
 
+    /// Records that nothing moves; the actors that are resident.
     fn still(&self) -> Vec<ActorNumber> {
         let open = files::open_below(&self.stage.folder);
         let cast = 0..self.stage.run.cast.len();
@@ -193,7 +203,10 @@ impl Life {
             files: files.clone(),
             tasks: self.stage.executor.task_count(),
         }));
-        files
+        let mut resident: Vec<_> =
+            files.into_iter().chain(self.stage.dozing.borrow().iter().copied()).collect();
+        resident.sort_unstable();
+        resident
     }
 
     /// Lets everything come to rest, then wakes an actor for which another must give way, if there is one.
@@ -201,16 +214,17 @@ impl Life {
         if !self.settle() {
             return;
         }
-        let open = self.still();
-        let asleep: Vec<_> = (0..self.stage.run.cast.len()).filter(|actor| !open.contains(actor)).collect();
-        if open.len() as u64 != self.stage.run.parameters.resident_max || asleep.is_empty() {
+        let resident = self.still();
+        let asleep: Vec<_> =
+            (0..self.stage.run.cast.len()).filter(|actor| !resident.contains(actor)).collect();
+        if resident.len() as u64 != self.stage.run.parameters.resident_max || asleep.is_empty() {
             return;
         }
         let actor = *self.dice.pick(&asleep);
         self.stage.record(Record::Crowding { actor });
         if self.stage.flawed(Flaw::TouchesNobody) {
             // A use that nobody sent: whoever it touches is no longer the one to go.
-            for touched in &open {
+            for touched in &resident {
                 let ghost = SimEvent::ghost(&self.stage, *touched);
                 self.actors.dispatch(&self.stage.run.cast[*touched], ghost);
             }
@@ -254,7 +268,9 @@ impl Life {
         self.stage.run.faults.set(false);
         self.stage.executor.calm();
         self.stage.record(Record::FaultsOff);
-        for _ in 0..2 {
+        let parameters = &self.stage.run.parameters;
+        let (doze_us, hibernate_us) = (parameters.doze_after_us, parameters.hibernate_after_us);
+        for idle_us in [doze_us, hibernate_us, hibernate_us] {
             for actor in 0..self.stage.run.cast.len() {
                 self.send(actor, None);
                 // One at a time: more could not all find room.
@@ -262,10 +278,13 @@ impl Life {
                     return;
                 }
             }
-            self.stage.executor.advance(micros(self.stage.run.parameters.hibernate_after_us + 1));
-            self.actors.sweep();
+            self.stage.executor.advance(micros(idle_us + 1));
+            self.sweep();
             if !self.settle() {
                 return;
+            }
+            if idle_us < hibernate_us {
+                continue;
             }
             let resident = self.actors.counts().0;
             if resident > 0 {

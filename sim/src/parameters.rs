@@ -26,6 +26,8 @@ pub struct Parameters {
     pub mailbox_events_max: u64,
     /// Wall-clock limit of one event, in virtual microseconds.
     pub event_limit_us: u64,
+    /// Idle time before a sweep lets an actor doze, in virtual microseconds.
+    pub doze_after_us: u64,
     /// Idle time before a sweep puts an actor to rest, in virtual microseconds.
     pub hibernate_after_us: u64,
     /// Longest virtual time one poll takes, in microseconds.
@@ -79,6 +81,7 @@ impl Parameters {
             resident_max: dice.within(1..=8),
             mailbox_events_max: dice.within(1..=6),
             event_limit_us: dice.within(4_000..=30_000),
+            doze_after_us: dice.within(100..=10_000),
             hibernate_after_us: dice.within(1_000..=20_000),
             // Not too little: an endless statement is polled until its limit.
             poll_cost_us_max: dice.within(40..=300),

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     rc::Rc,
     time::Duration,
@@ -96,6 +96,8 @@ pub struct Stage {
     pub folder: PathBuf,
     /// Instances alive.
     pub instances: Cell<usize>,
+    /// Actors that have closed their database and keep their instance.
+    pub dozing: RefCell<BTreeSet<ActorNumber>>,
     /// How long each actor's WAL was when it last acknowledged something.
     pub acknowledged: RefCell<BTreeMap<ActorNumber, WalMark>>,
 }
@@ -103,8 +105,9 @@ pub struct Stage {
 impl Stage {
     /// A life over the data in `folder`.
     pub fn new(run: Rc<Run>, executor: Rc<Executor>, folder: PathBuf) -> Rc<Self> {
-        let (instances, acknowledged) = (Cell::new(0), RefCell::default());
-        Rc::new(Self { run, executor, folder, instances, acknowledged })
+        let instances = Cell::new(0);
+        let (dozing, acknowledged) = (RefCell::default(), RefCell::default());
+        Rc::new(Self { run, executor, folder, instances, dozing, acknowledged })
     }
 
     /// Adds to the history, at this moment.

@@ -162,7 +162,21 @@ impl World for SimWorld {
     fn observe(&self, id: &ActorId, happening: Happening<'_>) {
         let actor = self.number(id);
         match happening {
-            Happening::Slept => self.stage.record(Record::Slept { actor }),
+            Happening::Slept => {
+                self.stage.dozing.borrow_mut().remove(&actor);
+                self.stage.record(Record::Slept { actor });
+            }
+            Happening::Dozed => {
+                self.stage.dozing.borrow_mut().insert(actor);
+                self.stage.record(Record::Dozed { actor });
+                if self.stage.flawed(Flaw::LosesWalDozing) {
+                    let _ = fs::remove_file(files::wal_of(&self.stage.path(actor)));
+                }
+            }
+            Happening::Roused => {
+                self.stage.dozing.borrow_mut().remove(&actor);
+                self.stage.record(Record::Roused { actor });
+            }
             Happening::StorageTrouble(text) => self.stage.record(Record::Trouble { actor, text }),
             Happening::Woke(_) | Happening::Turn { .. } | Happening::Failed(_) | Happening::RolledBack => {}
         }

@@ -5,6 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::VecDeque,
     future::{Future, poll_fn},
     panic::AssertUnwindSafe,
     pin::pin,
@@ -92,14 +93,16 @@ pub enum Happening<'a> {
     Woke(Duration),
     /// It went to sleep.
     Slept,
+    /// Idle for a moment, it closed its database; its instance stays.
+    Dozed,
+    /// Its database is open again.
+    Roused,
     /// An event ran.
     Turn {
         /// From its start to its end, waits included.
         elapsed: Duration,
         /// The part of it SQLite worked.
         sql: Duration,
-        /// Events that waited when it ended.
-        waiting: usize,
     },
     /// An event failed; its instance was dropped.
     Failed(&'a Failure),
@@ -118,6 +121,8 @@ pub struct Limits {
     pub resident_max: usize,
     /// Wall clock of one event.
     pub event_wall_clock: Duration,
+    /// Idle time before an actor dozes: its database is closed, its instance stays.
+    pub doze_after: Duration,
     /// Idle time before an actor hibernates.
     pub hibernate_after: Duration,
 }
@@ -129,6 +134,10 @@ pub struct Actors<W: World> {
     world: Rc<W>,
     limits: Limits,
     roster: RefCell<Roster<Rc<Actor<W>>>>,
+    /// Idle for long enough to doze, the longest last.
+    drowsy: RefCell<VecDeque<Rc<Actor<W>>>>,
+    /// Up to which time of last use actors were among them.
+    drowsy_until: Cell<Option<Duration>>,
     stopping: Cell<bool>,
     when_empty: Cell<Option<Waker>>,
 }
@@ -151,6 +160,14 @@ struct Body<W: World> {
     version: String,
     /// Its place was given up when it closed: to open again it has to find one.
     gave_place: bool,
+    /// Its data were removed, and no event has run since.
+    erased: bool,
+}
+
+impl<W: World> Default for Body<W> {
+    fn default() -> Self {
+        Self { database: None, guest: None, version: String::new(), gave_place: false, erased: false }
+    }
 }
 
 impl<W: World> Actors<W> {
@@ -160,6 +177,8 @@ impl<W: World> Actors<W> {
             world,
             limits,
             roster: RefCell::new(Roster::new(limits.resident_max)),
+            drowsy: RefCell::default(),
+            drowsy_until: Cell::new(None),
             stopping: Cell::new(false),
             when_empty: Cell::new(None),
         })
@@ -195,14 +214,34 @@ impl<W: World> Actors<W> {
         }
     }
 
-    /// Puts every actor to rest that has been idle for the configured time.
+    /// Puts every actor to rest that has been idle for the configured time, and notes those that may
+    /// [doze](Actors::doze).
     pub fn sweep(&self) {
-        let Some(before) = self.world.now().checked_sub(self.limits.hibernate_after) else { return };
+        let now = self.world.now();
+        if let Some(until) = now.checked_sub(self.limits.doze_after) {
+            let since = self.drowsy_until.replace(Some(until));
+            self.drowsy.borrow_mut().extend(self.roster.borrow().used_between(since, until).cloned());
+        }
+        let Some(before) = now.checked_sub(self.limits.hibernate_after) else { return };
         for actor in self.roster.borrow().unused_since(before) {
             if actor.lifecycle.borrow().is_idle() {
                 actor.feed(Input::Rest);
             }
         }
+    }
+
+    /// Lets the next `most` actors doze that a sweep noted and that are idle still; whether there are more. Not all
+    /// at once: an event that arrives for one of them waits for those before it to be closed, and so does an actor
+    /// that wakes.
+    pub fn doze(&self, most: usize) -> bool {
+        let mut drowsy = self.drowsy.borrow_mut();
+        let next = most.min(drowsy.len());
+        for actor in drowsy.drain(..next) {
+            if actor.lifecycle.borrow().is_idle() {
+                actor.feed(Input::Doze);
+            }
+        }
+        !drowsy.is_empty()
     }
 
     /// Takes nothing new; events that wait still run. See [`Actors::stopped`] and [`Actors::give_up`].
@@ -288,37 +327,18 @@ impl<W: World> Actors<W> {
         Ok(actor)
     }
 
-    /// An actor's whole waking life.
+    /// An actor's whole waking life. What carries an action out is large and boxed: most actors wait for the next
+    /// one, and would hold its place all the while.
     async fn live(self: Rc<Self>, actor: Rc<Actor<W>>) {
-        let mut body = Body { database: None, guest: None, version: String::new(), gave_place: false };
-        let mut erased = false;
+        let mut body = Body::default();
         while let Some(action) = actor.next_action().await {
-            let input = match action {
-                Action::Open => Input::Opened(self.open(&actor, &mut body).await),
-                Action::Start => Input::Started(self.start(&actor, &mut body).await),
-                Action::Init => Input::Initialised(self.init(&actor, &mut body).await),
-                Action::Run(event) => {
-                    erased = false;
-                    let (end, fate) = self.run(&actor, &mut body, event).await;
-                    Input::Ended(end, fate)
-                }
-                Action::Close => {
-                    self.close(&actor, &mut body, false).await;
-                    Input::Closed
-                }
-                Action::Erase => {
-                    self.close(&actor, &mut body, true).await;
-                    self.world.erase(&actor.id).await;
-                    erased = true;
-                    Input::Closed
-                }
-            };
+            let input = Box::pin(self.carry_out(&actor, &mut body, action)).await;
             actor.feed(input);
         }
         // No await between the last look at the lifecycle and this: an event that comes now finds no actor
         // of this name and wakes a new one.
         let mut roster = self.roster.borrow_mut();
-        if erased {
+        if body.erased {
             roster.erased(&actor.id)
         } else {
             roster.slept(&actor.id)
@@ -327,6 +347,36 @@ impl<W: World> Actors<W> {
             && let Some(waker) = self.when_empty.take()
         {
             waker.wake();
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        actor: &Actor<W>,
+        body: &mut Body<W>,
+        action: Action<EventOf<W>>,
+    ) -> Input<EventOf<W>> {
+        match action {
+            Action::Open => Input::Opened(self.open(actor, body).await),
+            Action::Start => Input::Started(self.start(actor, body).await),
+            Action::Init => Input::Initialised(self.init(actor, body).await),
+            Action::Run(event) => {
+                body.erased = false;
+                let (end, fate) = self.run(actor, body, event).await;
+                Input::Ended(end, fate)
+            }
+            Action::Doze => self.put_away(actor, body).await,
+            Action::Wake => Input::Woken(self.wake(actor, body).await),
+            Action::Close => {
+                self.close(actor, body, false).await;
+                Input::Closed
+            }
+            Action::Erase => {
+                self.close(actor, body, true).await;
+                self.world.erase(&actor.id).await;
+                body.erased = true;
+                Input::Closed
+            }
         }
     }
 
@@ -430,8 +480,7 @@ impl<W: World> Actors<W> {
         }
         let fate = self.settle(actor, database).await;
         let elapsed = self.world.now().saturating_sub(began);
-        let waiting = actor.lifecycle.borrow().waiting();
-        self.world.observe(&actor.id, Happening::Turn { elapsed, sql: database.take_sql_time(), waiting });
+        self.world.observe(&actor.id, Happening::Turn { elapsed, sql: database.take_sql_time() });
         (end, fate)
     }
 
@@ -458,6 +507,31 @@ impl<W: World> Actors<W> {
             return StorageFate::Reopen;
         }
         StorageFate::Keep
+    }
+
+    async fn put_away(&self, actor: &Actor<W>, body: &mut Body<W>) -> Input<EventOf<W>> {
+        if let Some(guest) = &mut body.guest {
+            guest.doze();
+        }
+        let Some(database) = &body.database else { return Input::Dozed(false, StorageFate::Reopen) };
+        let closed = database.doze(self.world.offload()).await;
+        if closed {
+            self.world.observe(&actor.id, Happening::Dozed);
+        }
+        let fate = if database.is_poisoned() { StorageFate::Reopen } else { StorageFate::Keep };
+        Input::Dozed(closed, fate)
+    }
+
+    async fn wake(&self, actor: &Actor<W>, body: &Body<W>) -> Result<(), Refusal> {
+        let Some(database) = &body.database else {
+            return Err(Refusal::Storage("it is not there".into()));
+        };
+        if let Err(error) = database.wake(self.world.offload()).await {
+            self.world.observe(&actor.id, Happening::StorageTrouble(error.to_string()));
+            return Err(Refusal::from(&error));
+        }
+        self.world.observe(&actor.id, Happening::Roused);
+        Ok(())
     }
 
     /// Ends `work` at its limit, or when the node loses the actor, and turns a panic of the host into a failure of

@@ -2,6 +2,8 @@
 
 use std::{future::Future, time::Duration};
 
+use wasmkeep_storage::OpenError;
+
 /// Why an event was answered without running. Nothing of it ran; a client may send it again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -29,6 +31,15 @@ pub enum Refusal {
     /// `on-init` failed; it is tried again at the next event.
     #[error("the actor's on-init failed: {0}")]
     Init(String),
+}
+
+impl From<&OpenError> for Refusal {
+    fn from(error: &OpenError) -> Self {
+        match error {
+            OpenError::Damaged { .. } => Self::Damaged(error.to_string()),
+            _ => Self::Storage(error.to_string()),
+        }
+    }
 }
 
 /// Why an event that began did not end well. What it committed stays.
@@ -107,6 +118,9 @@ pub trait Guest: 'static {
 
     /// Told before each event by when it will be ended.
     fn ends_at(&mut self, _moment: Duration) {}
+
+    /// The actor is idle: gives back memory that the next event gets again at once.
+    fn doze(&mut self) {}
 
     /// Runs one event to its end, answering it on the way.
     fn deliver(&mut self, event: Self::Event) -> impl Future<Output = TurnEnd>;

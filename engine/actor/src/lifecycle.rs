@@ -1,6 +1,6 @@
 //! What one actor does next, as a pure step function: inputs in, at most one action out.
 //!
-//! Owns the mailbox and the order of things: open, start, `on-init`, one event at a time, rest. It knows
+//! Owns the mailbox and the order of things: open, start, `on-init`, one event at a time, doze, rest. It knows
 //! neither time nor storage nor wasm; whoever drives it carries the action out and reports back. At most one
 //! action is ever outstanding, which is what "one event at a time" rests on.
 
@@ -21,6 +21,12 @@ pub enum Input<E> {
     Initialised(Result<(), InitError>),
     /// Answer to [`Action::Run`].
     Ended(TurnEnd, StorageFate),
+    /// The actor has been idle for a moment: give back what is cheap to get again, when nothing waits.
+    Doze,
+    /// Answer to [`Action::Doze`]: whether the database is closed now, and what became of it.
+    Dozed(bool, StorageFate),
+    /// Answer to [`Action::Wake`].
+    Woken(Result<(), Refusal>),
     /// The actor has been idle long enough, or its place is wanted: sleep when nothing waits.
     Rest,
     /// The node stops: take nothing new, finish what waits, then sleep.
@@ -64,6 +70,10 @@ pub enum Action<E> {
     Init,
     /// Run this event.
     Run(E),
+    /// Close the database and give back other memory; the instance stays.
+    Doze,
+    /// Open the database again after [`Action::Doze`].
+    Wake,
     /// Drop the instance and close the database.
     Close,
     /// As [`Action::Close`], and remove the data.
@@ -87,17 +97,36 @@ enum Instance {
     Ready,
 }
 
+/// Where the database is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Storage {
+    Closed,
+    Open,
+    /// Closed for the time being; the instance still refers to it.
+    Dozing,
+}
+
+/// The action that was handed out and has not been answered, as far as it matters meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outstanding {
+    Nothing,
+    /// The actor is on its way to sleep.
+    Closing,
+    /// It gives back memory and would rather sleep if it were asked to.
+    Dozing,
+    Other,
+}
+
 /// One actor.
 #[derive(Debug)]
 pub struct Lifecycle<E> {
     mailbox: VecDeque<E>,
     mailbox_events_max: usize,
-    storage_open: bool,
+    storage: Storage,
     instance: Instance,
-    /// An action was handed out and has not been answered.
-    outstanding: bool,
-    /// That action closes the database.
-    closing: bool,
+    outstanding: Outstanding,
+    /// Doze at the next moment nothing waits.
+    doze: bool,
     /// Sleep at the next moment nothing waits.
     rest: bool,
     stopping: bool,
@@ -112,10 +141,10 @@ impl<E: Event> Lifecycle<E> {
         Self {
             mailbox: VecDeque::new(),
             mailbox_events_max,
-            storage_open: false,
+            storage: Storage::Closed,
             instance: Instance::Absent,
-            outstanding: false,
-            closing: false,
+            outstanding: Outstanding::Nothing,
+            doze: false,
             rest: false,
             stopping: false,
             fate: StorageFate::Keep,
@@ -131,8 +160,8 @@ impl<E: Event> Lifecycle<E> {
     /// Nothing resident, nothing running, nothing waiting.
     #[must_use]
     pub fn is_asleep(&self) -> bool {
-        !self.outstanding
-            && !self.storage_open
+        self.outstanding == Outstanding::Nothing
+            && self.storage == Storage::Closed
             && self.instance == Instance::Absent
             && self.mailbox.is_empty()
     }
@@ -140,13 +169,24 @@ impl<E: Event> Lifecycle<E> {
     /// Resident and doing nothing: may be told to [`Input::Rest`].
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.outstanding && self.storage_open && self.mailbox.is_empty()
+        let free = match self.outstanding {
+            Outstanding::Nothing => true,
+            // Told so already, it sleeps as soon as it can.
+            Outstanding::Dozing => !self.rest,
+            Outstanding::Closing | Outstanding::Other => false,
+        };
+        free && self.storage != Storage::Closed && self.mailbox.is_empty()
     }
 
     /// On its way to sleep, with nothing that would wake it again.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
-        self.closing && self.mailbox.is_empty()
+        let leaving = match self.outstanding {
+            Outstanding::Closing => true,
+            Outstanding::Dozing => self.rest,
+            Outstanding::Nothing | Outstanding::Other => false,
+        };
+        leaving && self.mailbox.is_empty()
     }
 
     /// Takes one input. Answers to actions must match the action outstanding.
@@ -157,7 +197,7 @@ impl<E: Event> Lifecycle<E> {
             Input::Opened(result) => {
                 self.answered();
                 match result {
-                    Ok(()) => self.storage_open = true,
+                    Ok(()) => self.storage = Storage::Open,
                     Err(refusal) => self.refuse_waiting(&refusal, &mut refused),
                 }
             }
@@ -182,15 +222,30 @@ impl<E: Event> Lifecycle<E> {
                 if matches!(end, TurnEnd::Poisoned(_)) {
                     self.instance = Instance::Absent;
                 }
-                // Told meanwhile that the connection cannot be trusted: that stands.
-                if self.fate == StorageFate::Keep {
-                    self.fate = fate;
-                }
+                self.learn(fate);
             }
             Input::Lost(refusal) => {
                 self.refuse_waiting(&refusal, &mut refused);
-                if (self.storage_open || self.outstanding) && !self.closing {
+                let holds = self.storage != Storage::Closed || self.outstanding != Outstanding::Nothing;
+                if holds && self.outstanding != Outstanding::Closing {
                     self.fate = StorageFate::Reopen;
+                }
+            }
+            Input::Doze => self.doze = true,
+            Input::Dozed(closed, fate) => {
+                self.answered();
+                self.storage = if closed { Storage::Dozing } else { Storage::Open };
+                self.learn(fate);
+            }
+            Input::Woken(result) => {
+                self.answered();
+                match result {
+                    Ok(()) => self.storage = Storage::Open,
+                    Err(refusal) => {
+                        self.refuse_waiting(&refusal, &mut refused);
+                        // From the beginning at the next event: the files may be others by then.
+                        self.rest = true;
+                    }
                 }
             }
             Input::Rest => self.rest = true,
@@ -201,10 +256,11 @@ impl<E: Event> Lifecycle<E> {
             }
             Input::Closed => {
                 self.answered();
-                self.storage_open = false;
+                self.storage = Storage::Closed;
                 self.instance = Instance::Absent;
                 self.fate = StorageFate::Keep;
                 self.rest = false;
+                self.doze = false;
             }
         }
         Effects { refused, next: self.settle() }
@@ -217,6 +273,7 @@ impl<E: Event> Lifecycle<E> {
             refused.push((event, Refusal::MailboxFull(self.mailbox.len())));
         } else {
             self.rest = false;
+            self.doze = false;
             self.mailbox.push_back(event);
         }
     }
@@ -236,9 +293,15 @@ impl<E: Event> Lifecycle<E> {
     }
 
     fn answered(&mut self) {
-        debug_assert!(self.outstanding, "an answer without an action outstanding");
-        self.outstanding = false;
-        self.closing = false;
+        debug_assert!(self.outstanding != Outstanding::Nothing, "an answer without an action outstanding");
+        self.outstanding = Outstanding::Nothing;
+    }
+
+    /// What became of the database, unless it was told meanwhile that the connection cannot be trusted.
+    fn learn(&mut self, fate: StorageFate) {
+        if self.fate == StorageFate::Keep {
+            self.fate = fate;
+        }
     }
 
     fn refuse_waiting(&mut self, refusal: &Refusal, refused: &mut Vec<(E, Refusal)>) {
@@ -247,12 +310,15 @@ impl<E: Event> Lifecycle<E> {
 
     /// The same upkeep after every input: with nothing outstanding, hand out what the state calls for.
     fn settle(&mut self) -> Option<Action<E>> {
-        if self.outstanding {
+        if self.outstanding != Outstanding::Nothing {
             return None;
         }
         let action = self.wanted()?;
-        self.outstanding = true;
-        self.closing = matches!(action, Action::Close | Action::Erase);
+        self.outstanding = match action {
+            Action::Close | Action::Erase => Outstanding::Closing,
+            Action::Doze => Outstanding::Dozing,
+            _ => Outstanding::Other,
+        };
         Some(action)
     }
 
@@ -267,16 +333,26 @@ impl<E: Event> Lifecycle<E> {
             self.mailbox.pop_front();
         }
         if self.mailbox.is_empty() {
-            let close = (self.rest || self.stopping) && self.storage_open;
-            return close.then_some(Action::Close);
+            return self.wanted_when_idle();
         }
-        if !self.storage_open {
-            return Some(Action::Open);
+        match self.storage {
+            Storage::Closed => return Some(Action::Open),
+            Storage::Dozing => return Some(Action::Wake),
+            Storage::Open => {}
         }
         match self.instance {
             Instance::Absent => Some(Action::Start),
             Instance::Uninitialised => Some(Action::Init),
             Instance::Ready => self.mailbox.pop_front().map(Action::Run),
+        }
+    }
+
+    fn wanted_when_idle(&mut self) -> Option<Action<E>> {
+        let doze = std::mem::take(&mut self.doze);
+        match self.storage {
+            Storage::Open | Storage::Dozing if self.rest || self.stopping => Some(Action::Close),
+            Storage::Open if doze => Some(Action::Doze),
+            _ => None,
         }
     }
 }

@@ -86,6 +86,13 @@ impl<T: Clone> Roster<T> {
         old.map(|(_, (actor, _))| actor)
     }
 
+    /// Actors last used after `since` and not after `until`.
+    pub fn used_between(&self, since: Option<Duration>, until: Duration) -> impl Iterator<Item = &T> {
+        let recent = self.resident.iter().skip_while(move |(_, (_, used))| *used > until);
+        let recent = recent.take_while(move |(_, (_, used))| since.is_none_or(|since| *used > since));
+        recent.map(|(_, (actor, _))| actor)
+    }
+
     /// Every resident actor.
     pub fn resident(&self) -> impl Iterator<Item = &T> {
         self.resident.iter().map(|(_, (actor, _))| actor)
@@ -144,6 +151,19 @@ mod tests {
         roster.touch(&id("a"), at(10));
         assert_eq!(roster.unused_since(at(2)).copied().collect::<Vec<_>>(), ["b", "c"]);
         assert_eq!(roster.unused_since(at(1)).copied().collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
+    fn actors_used_within_a_time_are_found_once() {
+        let mut roster = full();
+        let mut found = |since, until| {
+            roster.touch(&id("b"), at(7));
+            roster.used_between(since, until).copied().collect::<Vec<_>>()
+        };
+        assert_eq!(found(None, at(0)), ["a"]);
+        assert_eq!(found(Some(at(0)), at(6)), ["c"]);
+        assert_eq!(found(Some(at(6)), at(7)), ["b"]);
+        assert_eq!(found(Some(at(7)), at(8)), [""; 0]);
     }
 
     #[test]

@@ -1,13 +1,19 @@
 //! A live instance: made from a [`Version`], then entered for one event after another.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use http::{HeaderValue, header};
 use tokio::{runtime::Handle, sync::oneshot};
 use wasmkeep_actor::{Failure, Guest, InitError, TurnEnd};
 use wasmkeep_protocol::call_chain::CallChain;
 use wasmtime::{
-    PoolConcurrencyLimitError, Store, UpdateDeadline,
+    Func, PoolConcurrencyLimitError, Store, UpdateDeadline,
     component::{self, TypedFunc},
 };
 use wasmtime_wasi_http::{WasiHttpView, p2::bindings::http::types::Scheme};
@@ -17,6 +23,7 @@ use crate::{
     event::{ActorEvent, HttpEvent, RequestBody, Revocation},
     headers,
     load::{HandleParams, Loaded, Version},
+    stack,
     state::{ActorState, Setting},
     turn::{self, Reply, SliceEnded},
 };
@@ -46,6 +53,8 @@ pub struct Instance {
     handle: TypedFunc<HandleParams, ()>,
     pub(crate) timers: Handle,
     slice_ended: SliceEnded,
+    /// Runs [`stack::give_back_unused`] on the instance's call stack.
+    trim: Option<Func>,
     /// False while an event runs and after one that did not end well: wasmtime's stores must not be entered
     /// again after a trap or a dropped call.
     pub(crate) sound: bool,
@@ -82,7 +91,7 @@ impl Version {
         let failed = |error: wasmtime::Error| InstantiateError::Failed(format!("{error:#}"));
         let handle = instance.get_typed_func(&mut store, loaded.handle).map_err(failed)?;
         let loaded = Arc::clone(&self.0);
-        Ok(Instance { store, instance, loaded, handle, timers, slice_ended, sound: true })
+        Ok(Instance { store, instance, loaded, handle, timers, slice_ended, trim: None, sound: true })
     }
 }
 
@@ -155,6 +164,18 @@ impl Guest for Instance {
 
     fn ends_at(&mut self, moment: Duration) {
         self.store.data_mut().ends_at = Some(moment);
+    }
+
+    /// Gives back what events left of the call stack, which wasmtime keeps with each store for its next call.
+    fn doze(&mut self) {
+        if !self.sound {
+            return;
+        }
+        let trim = *self.trim.get_or_insert_with(|| Func::wrap(&mut self.store, stack::give_back_unused));
+        let call = pin!(trim.call_async(&mut self.store, &[], &mut []));
+        if call.poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            tracing::error!("a call that does not wait did not end");
+        }
     }
 
     async fn deliver(&mut self, event: ActorEvent) -> TurnEnd {

@@ -20,6 +20,7 @@ mod log;
 pub mod outbound;
 mod runtime;
 mod sockets;
+mod stack;
 mod state;
 mod timers;
 mod turn;

@@ -9,15 +9,13 @@ use crate::{
     cache::CodeCache,
     imports,
     load::{self, LoadError, Version},
+    stack::CALL_STACK_BYTES,
     state::{ActorState, TABLE_ELEMENTS_MAX},
 };
 
-/// Stack a guest's own frames may use, in bytes. wasmtime's default, which toolchains are tested with.
+/// Stack a guest's own frames may use, in bytes, of [`CALL_STACK_BYTES`]. wasmtime's default, which toolchains are
+/// tested with.
 const WASM_STACK_BYTES: usize = 512 << 10;
-
-/// Stack of one call into a guest, host functions included, in bytes. What is over [`WASM_STACK_BYTES`] is for
-/// the host's own frames, which run on it too and are deep in unoptimised builds; only touched pages cost.
-const CALL_STACK_BYTES: usize = 1 << 20;
 
 /// Address space that a memory slot may take so that compiled code needs no bounds checks, in bytes.
 const UNCHECKED_RESERVATION: u64 = 4 << 30;

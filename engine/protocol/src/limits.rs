@@ -79,6 +79,10 @@ pub const CALL_BODY_BYTES_MAX: usize = 16 << 20;
 /// What a caller keeps for itself of the time left to its event: enough to take a `timed-out` and answer.
 pub const CALL_TIME_KEPT: Duration = Duration::from_millis(250);
 
+/// Idle time after which an actor dozes: it closes its database and gives back its call stack, and keeps its
+/// instance. Looked for once a second.
+pub const DOZE_AFTER: Duration = Duration::from_secs(2);
+
 /// Idle time after which an actor hibernates (default of `--hibernate-after-secs`).
 pub const HIBERNATE_AFTER: Duration = Duration::from_secs(10);
 

@@ -92,6 +92,7 @@ struct Families {
     sql_seconds: Family<ClassLabels, Seconds>,
     wakes: Family<ClassLabels, Counter>,
     hibernations: Family<ClassLabels, Counter>,
+    dozes: Family<ClassLabels, Counter>,
     failures: Family<ClassLabels, Counter>,
     rollbacks: Family<ClassLabels, Counter>,
     resident: Family<ShardLabels, Gauge>,
@@ -116,6 +117,7 @@ impl Metrics {
             sql_seconds: Family::default(),
             wakes: Family::default(),
             hibernations: Family::default(),
+            dozes: Family::default(),
             failures: Family::default(),
             rollbacks: Family::default(),
             resident: Family::default(),
@@ -170,6 +172,7 @@ impl Metrics {
                 sql_seconds: families.sql_seconds.clone(),
                 wakes: families.wakes.clone(),
                 hibernations: families.hibernations.clone(),
+                dozes: families.dozes.clone(),
                 failures: families.failures.clone(),
                 rollbacks: families.rollbacks.clone(),
             },
@@ -190,6 +193,7 @@ impl Families {
         registry.register("sql_seconds", "Time SQLite worked for events", self.sql_seconds.clone());
         registry.register("actor_wakes", "Actors that became resident", self.wakes.clone());
         registry.register("actor_hibernations", "Actors that went to sleep", self.hibernations.clone());
+        registry.register("actor_dozes", "Idle actors that closed their database", self.dozes.clone());
         registry.register("event_failures", "Events that trapped, ran out of time or hit a fault of the node", self.failures.clone());
         registry.register("event_rollbacks", "Events that ended with a transaction open", self.rollbacks.clone());
         registry.register("actors_resident", "Actors in memory", self.resident.clone());
@@ -205,6 +209,7 @@ struct ClassFamilies {
     sql_seconds: Family<ClassLabels, Seconds>,
     wakes: Family<ClassLabels, Counter>,
     hibernations: Family<ClassLabels, Counter>,
+    dozes: Family<ClassLabels, Counter>,
     failures: Family<ClassLabels, Counter>,
     rollbacks: Family<ClassLabels, Counter>,
 }
@@ -214,6 +219,7 @@ struct ClassMetrics {
     sql_seconds: Seconds,
     wakes: Counter,
     hibernations: Counter,
+    dozes: Counter,
     failures: Counter,
     rollbacks: Counter,
 }
@@ -271,7 +277,10 @@ impl ShardMetrics {
             Happening::Slept => {
                 metrics.hibernations.inc();
             }
-            Happening::Turn { elapsed, sql, .. } => {
+            Happening::Dozed => {
+                metrics.dozes.inc();
+            }
+            Happening::Turn { elapsed, sql } => {
                 metrics.events.observe(elapsed.as_secs_f64());
                 metrics.sql_seconds.inc_by(sql.as_secs_f64());
             }
@@ -281,7 +290,7 @@ impl ShardMetrics {
             Happening::RolledBack => {
                 metrics.rollbacks.inc();
             }
-            Happening::StorageTrouble(_) => {}
+            Happening::Roused | Happening::StorageTrouble(_) => {}
         }
     }
 
@@ -296,6 +305,7 @@ impl ShardMetrics {
             sql_seconds: families.sql_seconds.get_or_create_owned(&labels),
             wakes: families.wakes.get_or_create_owned(&labels),
             hibernations: families.hibernations.get_or_create_owned(&labels),
+            dozes: families.dozes.get_or_create_owned(&labels),
             failures: families.failures.get_or_create_owned(&labels),
             rollbacks: families.rollbacks.get_or_create_owned(&labels),
         });

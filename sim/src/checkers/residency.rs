@@ -1,5 +1,5 @@
 //! No more actors are resident than there is room for once evictions are done; the least recently used gives
-//! way; an actor at rest holds no instance and no file; nobody has two of either.
+//! way; an actor at rest holds no instance and no file, one that dozes no file; nobody has two of either.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,10 @@ use crate::history::{ActorNumber, LifeEnd, Record, Rules, Stillness};
 #[derive(Debug)]
 pub struct Residency {
     resident_max: usize,
+    /// Resident.
     open: BTreeSet<ActorNumber>,
+    /// Resident with its database closed.
+    dozing: BTreeSet<ActorNumber>,
     instances: BTreeSet<ActorNumber>,
     /// When each actor was last sent an event, by the number of the record.
     used: BTreeMap<ActorNumber, u64>,
@@ -35,6 +38,7 @@ impl Residency {
         Self {
             resident_max: rules.resident_max,
             open: BTreeSet::new(),
+            dozing: BTreeSet::new(),
             instances: BTreeSet::new(),
             used: BTreeMap::new(),
             records: 0,
@@ -50,8 +54,11 @@ impl Residency {
                 self.resident_max
             ));
         }
-        if !files.iter().eq(&self.open) {
-            return Err(format!("the open files are those of {files:?}, and not of {:?}", self.open));
+        if !files.iter().eq(self.open.difference(&self.dozing)) {
+            let (open, dozing) = (&self.open, &self.dozing);
+            return Err(format!(
+                "the open files are those of {files:?}, and not of {open:?} without {dozing:?}"
+            ));
         }
         if self.open.len() != *resident {
             return Err(format!("{resident} actors are resident, and {:?} have an open database", self.open));
@@ -90,8 +97,18 @@ impl Checker for Residency {
             Record::InstanceGone { actor } => {
                 self.instances.remove(actor);
             }
+            Record::Dozed { actor } if !self.open.contains(actor) || !self.dozing.insert(*actor) => {
+                return Err(format!("actor {actor} dozes and had no open database"));
+            }
+            Record::Roused { actor } if !self.dozing.remove(actor) => {
+                return Err(format!("actor {actor} was roused and had its database open"));
+            }
+            Record::Began { actor, .. } | Record::InitBegan { actor, .. } if self.dozing.contains(actor) => {
+                return Err(format!("actor {actor} runs and its database is closed"));
+            }
             Record::Slept { actor } => {
                 self.open.remove(actor);
+                self.dozing.remove(actor);
                 if self.instances.contains(actor) {
                     return Err(format!("actor {actor} is at rest and keeps an instance"));
                 }
@@ -110,6 +127,7 @@ impl Checker for Residency {
             Record::LifeEnded(end) => {
                 let left = !self.open.is_empty() || !self.instances.is_empty();
                 self.open.clear();
+                self.dozing.clear();
                 self.instances.clear();
                 if *end == LifeEnd::Stopped && left {
                     return Err("a stopped shard left actors behind".into());

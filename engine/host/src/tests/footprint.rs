@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use wasmkeep_actor::TurnEnd;
+use wasmkeep_actor::{Guest, TurnEnd};
 
 use super::kit::{self, GuestText, block_on, exchange, get};
 use crate::{Runtime, RuntimeConfig};
@@ -42,13 +42,18 @@ fn cost(name: &str, wasm: &[u8], resident_kib_max: usize) {
         assert_eq!(block_on(exchange(instance, get("/none"))).0, TurnEnd::Ready);
     }
     let used = resident_bytes() - memory;
+    for instance in &mut instances {
+        instance.doze();
+    }
+    let dozing = resident_bytes() - memory;
     let maps = mappings() - maps;
     drop(instances);
     let left = resident_bytes().saturating_sub(memory);
     println!(
-        "{name}: {} KiB resident per instance, {} KiB after one event, {} mappings; {} KiB each remain",
+        "{name}: {} KiB resident per instance, {} KiB after one event, {} KiB dozing, {} mappings; {} KiB each remain",
         kib_each(fresh),
         kib_each(used),
+        kib_each(dozing),
         maps / INSTANCES,
         kib_each(left)
     );

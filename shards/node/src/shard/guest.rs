@@ -60,6 +60,10 @@ impl Guest for MeteredInstance {
         self.instance.ends_at(moment);
     }
 
+    fn doze(&mut self) {
+        self.instance.doze();
+    }
+
     async fn deliver(&mut self, event: ActorEvent) -> TurnEnd {
         let end = self.instance.deliver(event).await;
         self.measure();

@@ -16,7 +16,11 @@ use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts, u
 use wasmkeep_actor::{Actors, Event, Failure, Guest, Limits};
 use wasmkeep_host::{ActorEvent, HttpEvent, RequestBody, ResponseBody, Unanswered};
 use wasmkeep_protocol::{
-    ActorClass, ActorId, access::Decision, close, headers, limits::SOCKET_CLOSE_WITHIN, placement::shard_of,
+    ActorClass, ActorId,
+    access::Decision,
+    close, headers,
+    limits::{DOZE_AFTER, SOCKET_CLOSE_WITHIN},
+    placement::shard_of,
 };
 
 use self::{
@@ -38,6 +42,11 @@ const MESH_WAIT: Duration = Duration::from_secs(1);
 
 /// How often idle actors are looked for, at most; less often when nothing could be idle long enough.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Actors that close their databases at the same time when many fall idle together, and the pause before the next
+/// so many: an offload thread is at it for a few milliseconds each time, and 3,000 actors take a second.
+const DOZES_AT_ONCE: usize = 32;
+const DOZE_PAUSE: Duration = Duration::from_millis(10);
 
 /// What shards send each other.
 pub(crate) enum Message {
@@ -69,6 +78,7 @@ impl Shard {
             mailbox_events_max: node.limits.mailbox_events_max,
             resident_max: node.limits.resident_max.div_ceil(context.count),
             event_wall_clock: node.limits.event_wall_clock,
+            doze_after: DOZE_AFTER,
             hibernate_after: node.limits.hibernate_after,
         };
         let actors = Actors::new(Rc::clone(&world), limits);
@@ -263,6 +273,9 @@ impl Shard {
             while shard.actors.counts().0 > 0 {
                 shard.context.sleeper.sleep(every).await;
                 shard.actors.sweep();
+                while shard.actors.doze(DOZES_AT_ONCE) {
+                    shard.context.sleeper.sleep(DOZE_PAUSE).await;
+                }
             }
             shard.sweeping.set(false);
         })

@@ -8,7 +8,7 @@ use wasmkeep_protocol::{
     ActorClass, ActorId, close,
     limits::{SOCKET_CLOSE_WITHIN, SOCKET_MESSAGE_BYTES_MAX, SOCKET_QUEUE_BYTES_MAX},
 };
-use wasmkeep_storage::{Database, Offload, OpenError};
+use wasmkeep_storage::{Database, Offload};
 
 use super::guest::{MemoryMeter, MeteredInstance};
 use crate::{
@@ -113,10 +113,7 @@ impl World for ShardWorld {
         let opened = Database::open_on(&*self.offload, &self.database_path(id), &self.node.storage).await;
         opened.map_err(|error| {
             tracing::error!(class = %id.class, name = %id.name, "{error}");
-            match error {
-                OpenError::Damaged { .. } => Refusal::Damaged(error.to_string()),
-                _ => Refusal::Storage(error.to_string()),
-            }
+            Refusal::from(&error)
         })
     }
 
@@ -169,7 +166,11 @@ impl World for ShardWorld {
             Happening::StorageTrouble(trouble) => {
                 tracing::error!(class = %id.class, name = %id.name, "storage: {trouble}");
             }
-            Happening::Woke(_) | Happening::Slept | Happening::Turn { .. } => {}
+            Happening::Woke(_)
+            | Happening::Slept
+            | Happening::Dozed
+            | Happening::Roused
+            | Happening::Turn { .. } => {}
         }
         self.metrics.observe(&id.class, &happening);
     }
