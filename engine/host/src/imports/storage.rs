@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use send_wrapper::SendWrapper;
-use wasmkeep_storage::{self as db, Database, limits::QUERY_ROWS_MAX};
+use wasmkeep_storage::{self as db, Database, Offload, limits::QUERY_ROWS_MAX};
 use wasmtime::component::Resource;
 
 use crate::{
@@ -29,7 +29,14 @@ impl ActorState {
 impl Host for ActorState {
     async fn exec(&mut self, sql: String, params: Vec<Value>) -> wasmtime::Result<Result<Changes, Error>> {
         let run = match self.database() {
-            Ok(database) => SendWrapper::new(async move { database.exec(&sql, values_in(params)).await }),
+            Ok(database) => {
+                let offload = Rc::clone(&self.offload);
+                SendWrapper::new(async move {
+                    let done = database.exec(&sql, values_in(params)).await;
+                    keep_wal_short(&database, &*offload).await;
+                    done
+                })
+            }
             Err(error) => return Ok(Err(error)),
         };
         Ok(run.await.map(changes_out).map_err(error_out))
@@ -43,9 +50,11 @@ impl Host for ActorState {
         let run = match self.database() {
             Ok(database) => {
                 let offload = Rc::clone(&self.offload);
-                SendWrapper::new(
-                    async move { database.exec_durable(&*offload, &sql, values_in(params)).await },
-                )
+                SendWrapper::new(async move {
+                    let done = database.exec_durable(&*offload, &sql, values_in(params)).await;
+                    keep_wal_short(&database, &*offload).await;
+                    done
+                })
             }
             Err(error) => return Ok(Err(error)),
         };
@@ -54,7 +63,15 @@ impl Host for ActorState {
 
     async fn query(&mut self, sql: String, params: Vec<Value>) -> wasmtime::Result<Result<ResultSet, Error>> {
         let run = match self.database() {
-            Ok(database) => SendWrapper::new(async move { database.query(&sql, values_in(params)).await }),
+            Ok(database) => {
+                let offload = Rc::clone(&self.offload);
+                SendWrapper::new(async move {
+                    // A statement that writes may give rows.
+                    let done = database.query(&sql, values_in(params)).await;
+                    keep_wal_short(&database, &*offload).await;
+                    done
+                })
+            }
             Err(error) => return Ok(Err(error)),
         };
         Ok(run.await.map(result_set_out).map_err(error_out))
@@ -82,7 +99,14 @@ impl Host for ActorState {
 
     async fn exec_script(&mut self, sql: String) -> wasmtime::Result<Result<(), Error>> {
         let run = match self.database() {
-            Ok(database) => SendWrapper::new(async move { database.exec_script(&sql).await }),
+            Ok(database) => {
+                let offload = Rc::clone(&self.offload);
+                SendWrapper::new(async move {
+                    let done = database.exec_script(&sql).await;
+                    keep_wal_short(&database, &*offload).await;
+                    done
+                })
+            }
             Err(error) => return Ok(Err(error)),
         };
         Ok(run.await.map_err(error_out))
@@ -121,6 +145,14 @@ impl HostCursor for ActorState {
     fn drop(&mut self, handle: Resource<OpenCursor>) -> wasmtime::Result<()> {
         self.table.delete(handle)?;
         Ok(())
+    }
+}
+
+/// Between two statements of one event: an event that writes much must not leave a WAL as long as that. A failure
+/// is no answer to the statement, which stands; the database tells the next one what it has to know.
+async fn keep_wal_short(database: &Database, offload: &dyn Offload) {
+    if let Err(error) = database.keep_wal_short(offload).await {
+        tracing::warn!(%error, ?database, "a checkpoint within an event failed");
     }
 }
 

@@ -14,7 +14,7 @@ const REFUSED: u8 = 1;
 struct Actor {
     instance: Instance,
     database: Rc<Database>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 fn actor(wasm: &[u8]) -> Actor {
@@ -23,7 +23,7 @@ fn actor(wasm: &[u8]) -> Actor {
     let database = Rc::new(Database::open(&folder.path().join("a.db"), &config).unwrap());
     let setting = Setting { database: Some(Rc::clone(&database)), ..kit::setting() };
     let instance = block_on(kit::version(wasm).instantiate(setting)).unwrap();
-    Actor { instance, database, _folder: folder }
+    Actor { instance, database, folder }
 }
 
 impl Actor {
@@ -84,6 +84,26 @@ fn a_script_runs_all_of_it() {
     assert_eq!(actor.ask()[0], 0);
     let rows = block_on(actor.database.query("SELECT a FROM t", Vec::new())).unwrap().rows;
     assert_eq!(rows, [[wasmkeep_storage::Value::Integer(7)]]);
+}
+
+#[test]
+fn a_wal_is_put_away_within_an_event_that_writes_much() {
+    let rows = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 400) SELECT zeroblob(3500) FROM r";
+    for (function, end) in [("exec", ""), ("exec-durable", ""), ("query", " RETURNING 1")] {
+        let mut guest = GuestText::new();
+        let sql = guest.text(&format!("INSERT INTO t {rows}{end}"));
+        let run = format!("(call $run {sql} {NO_PARAMS} (i32.const 32))");
+        let wasm =
+            guest.import(&import(function, "run", SQL_PARAMS)).handle(&format!("{} {SHOW}", run.repeat(6)));
+        let mut actor = actor(&wasm);
+        block_on(actor.database.exec_script("CREATE TABLE t (a)")).unwrap();
+        assert_eq!(actor.ask()[0], 0, "{function}");
+        // 2,400 pages were written, 4 KiB each.
+        let wal = std::fs::metadata(actor.folder.path().join("a.db-wal")).unwrap().len();
+        assert!(wal < 1_500 * 4_120, "{function}: {wal} bytes");
+        let found = block_on(actor.database.query("SELECT count(*) FROM t", Vec::new())).unwrap().rows;
+        assert_eq!(found, [[wasmkeep_storage::Value::Integer(2_400)]], "{function}");
+    }
 }
 
 /// `SELECT ?1` with the value that `make` puts at 512; shows the one value that came back.
