@@ -13,7 +13,7 @@ use crate::{
     http::Connection,
     process::{self, memory, open_databases},
     server::Server,
-    subject::{Programs, Subject},
+    subject::{Census, Programs, Subject},
 };
 
 /// Connections that touch actors.
@@ -21,6 +21,10 @@ const CONNECTIONS: usize = 16;
 
 /// Time between two looks at the server. A look reads every open descriptor, so not more often.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// For how long after the last touch the server is watched: an actor of a node closes its database and gives back
+/// other memory once it was idle for 2 to 3 s; workerd lets one go after 10.
+const LINGER: Duration = Duration::from_secs(7);
 
 /// How long one answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,7 +102,10 @@ pub fn footprint(
 
 fn touch_and_watch(server: &Server, subject: Subject, actors: usize, settle: bool) -> Result<Footprint> {
     let look = || -> Result<Look> {
-        let actors = open_databases(server.pid(), subject.database_extension())?;
+        let actors = match subject.census() {
+            Census::OpenDatabases(extension) => open_databases(server.pid(), extension)?,
+            Census::Metric(name) => metric(server.address(), name)?,
+        };
         Ok(Look { actors, bytes: memory(server.pid())?.resident_bytes })
     };
     touch(server.address(), "first-", 0, 1, 1)?;
@@ -111,10 +118,11 @@ fn touch_and_watch(server: &Server, subject: Subject, actors: usize, settle: boo
             done.store(true, Ordering::Release);
             touched
         });
-        // One more look after the end: the last actors are there only then.
-        let mut over = false;
-        while !over {
-            over = done.load(Ordering::Acquire);
+        let mut touched_at = None;
+        while touched_at.is_none_or(|at: Instant| at.elapsed() < LINGER) {
+            if touched_at.is_none() && done.load(Ordering::Acquire) {
+                touched_at = Some(Instant::now());
+            }
             let now = look()?;
             if now.actors >= fullest.actors {
                 fullest = now;
@@ -151,6 +159,20 @@ fn touch(address: SocketAddr, prefix: &str, first: usize, actors: usize, step: u
     Ok(())
 }
 
+/// The sum of a metric over its labels.
+fn metric(address: SocketAddr, name: &str) -> Result<usize> {
+    let text = Connection::open(address, PATIENCE)?.ask("GET", "/_wasmkeep/metrics", b"")?.text();
+    sum_of(&text, name).with_context(|| format!("the node has no metric {name}"))
+}
+
+fn sum_of(text: &str, name: &str) -> Option<usize> {
+    let values = text.lines().filter_map(|line| {
+        let (labels, value) = line.strip_prefix(name)?.rsplit_once(' ')?;
+        (labels.is_empty() || labels.starts_with('{')).then(|| value.parse::<usize>().ok())?
+    });
+    values.reduce(|sum, value| sum + value)
+}
+
 /// Waits until no more actors are in memory than `few`, or no longer.
 fn settled(look: &impl Fn() -> Result<Look>, few: usize) -> Result<Look> {
     let deadline = Instant::now() + SETTLE_MAX;
@@ -164,6 +186,12 @@ fn settled(look: &impl Fn() -> Result<Look>, few: usize) -> Result<Look> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_metric_is_summed_over_its_labels_and_no_other_is() {
+        let text = "# TYPE a gauge\na{shard=\"0\"} 3\na{shard=\"1\"} 4\nab{shard=\"0\"} 100\nc 7\n";
+        assert_eq!((sum_of(text, "a"), sum_of(text, "c"), sum_of(text, "d")), (Some(7), Some(7), None));
+    }
 
     #[test]
     fn an_actor_costs_what_memory_grew_by_for_each_that_came() {

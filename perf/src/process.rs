@@ -43,8 +43,7 @@ pub fn memory(pid: u32) -> io::Result<Memory> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the process has ended"))
 }
 
-/// Database files (`*.EXTENSION`) a process has open: as many as it has actors in memory, since each keeps its
-/// own open.
+/// Database files (`*.EXTENSION`) a process has open.
 ///
 /// # Errors
 /// When the process is gone.

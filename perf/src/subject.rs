@@ -21,6 +21,15 @@ pub enum Subject {
     Wasmkeep,
 }
 
+/// A way to count the actors a server has in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Census {
+    /// Each keeps a file with this extension open.
+    OpenDatabases(&'static str),
+    /// The server tells, as the sum of this metric.
+    Metric(&'static str),
+}
+
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -31,12 +40,12 @@ impl fmt::Display for Subject {
 }
 
 impl Subject {
-    /// Extension of the database each actor in memory keeps open.
+    /// How its actors in memory are counted.
     #[must_use]
-    pub fn database_extension(self) -> &'static str {
+    pub fn census(self) -> Census {
         match self {
-            Self::Workerd => "sqlite",
-            Self::Wasmkeep => "db",
+            Self::Workerd => Census::OpenDatabases("sqlite"),
+            Self::Wasmkeep => Census::Metric("wasmkeep_actors_resident"),
         }
     }
 
