@@ -127,9 +127,11 @@ pub fn route(ask: Ask, denial: &Denial, here: Here, suspects: &Suspects) -> Rout
     }
 }
 
-/// How an attempt to reach a node ended without an answer.
+/// How an attempt to have a request served by another node failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
+    /// The node answered [`Refusal::Elsewhere`]: what this node remembered of the actor's record is out of date.
+    Elsewhere,
     /// No connection could be opened, within [`crate::limits::FORWARD_CONNECT`].
     NotOpened,
     /// A connection kept open turned out to be closed before anything was written into it.
@@ -143,21 +145,34 @@ pub enum Trouble {
 /// What to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remedy {
-    /// Send the request again, on a new connection. It was not written, so it did not run.
-    pub again: bool,
+    /// Whether to send the request again, once, if all of it can still be sent. Only what surely did not run is.
+    pub again: Again,
     /// What to answer if not.
     pub refusal: Refusal,
     /// Whether the node is suspected from now on (R-WAIT-1).
     pub suspect: bool,
 }
 
-/// A request that may have been written is never sent again (R-FWD-2).
+/// Whether and how a request is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// Not at all.
+    No,
+    /// To the same node, on a new connection.
+    SameNode,
+    /// To the node that the actor's record names when it is read now.
+    ReadRecord,
+}
+
+/// A request that may have been written is never sent again (R-FWD-2), unless the node it was written to says that
+/// it did nothing with it.
 #[must_use]
 pub fn remedy(trouble: Trouble) -> Remedy {
-    let refuse = |refusal| Remedy { again: false, refusal, suspect: false };
+    let refuse = |refusal| Remedy { again: Again::No, refusal, suspect: false };
     match trouble {
+        Trouble::Elsewhere => Remedy { again: Again::ReadRecord, ..refuse(Refusal::Elsewhere) },
         Trouble::NotOpened => Remedy { suspect: true, ..refuse(Refusal::NotAnswered) },
-        Trouble::ClosedUnused => Remedy { again: true, ..refuse(Refusal::NotAnswered) },
+        Trouble::ClosedUnused => Remedy { again: Again::SameNode, ..refuse(Refusal::NotAnswered) },
         Trouble::Lost => refuse(Refusal::NotAnswered),
         Trouble::Silent => refuse(Refusal::TimedOut),
     }

@@ -8,12 +8,14 @@
 //! *began*; whoever frees its actors has seen that write in the bucket, then watched it stand for ttl plus grace
 //! by its own clock, and replaced exactly it. No clock of one machine is compared with one of another.
 
+mod exit;
 mod keeper;
 mod start;
 mod timing;
 mod watch;
 
-pub use keeper::{Effect, Exit, Input, Keeper, ValidLease};
+pub use exit::Exit;
+pub use keeper::{Effect, Input, Keeper, ValidLease};
 pub use start::Refused;
 pub use timing::Timing;
 pub use watch::{Notice, Seen, Watch, WatchEffect, WatchInput};

@@ -108,12 +108,13 @@ fn every_other_denial_is_refused_at_once_with_its_own_words() {
 
 // R-FWD-2, R-FWD-3
 #[test]
-fn a_request_is_sent_again_only_if_nothing_of_it_was_written() {
+fn a_request_is_sent_again_only_if_it_surely_did_not_run() {
     for (trouble, again, suspect, status, words) in [
-        (Trouble::NotOpened, false, true, 503, "the actor's node did not answer; retry"),
-        (Trouble::ClosedUnused, true, false, 503, "the actor's node did not answer; retry"),
-        (Trouble::Lost, false, false, 503, "the actor's node did not answer; retry"),
-        (Trouble::Silent, false, false, 504, "the actor's node did not answer in time"),
+        (Trouble::Elsewhere, Again::ReadRecord, false, 503, "the actor is on another node; retry"),
+        (Trouble::NotOpened, Again::No, true, 503, "the actor's node did not answer; retry"),
+        (Trouble::ClosedUnused, Again::SameNode, false, 503, "the actor's node did not answer; retry"),
+        (Trouble::Lost, Again::No, false, 503, "the actor's node did not answer; retry"),
+        (Trouble::Silent, Again::No, false, 504, "the actor's node did not answer in time"),
     ] {
         let remedy = remedy(trouble);
         assert_eq!((remedy.again, remedy.suspect), (again, suspect), "{trouble:?}");

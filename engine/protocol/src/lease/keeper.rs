@@ -4,17 +4,19 @@
 //! the heartbeat is read back, and our own process and sequence in it say which of our writes landed (cases L3,
 //! L4). The lease counts from when that write *began*, so a slow bucket shortens it and never lengthens it.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
+mod stop;
+
+use self::stop::Stop;
 use super::{
-    Identity, Refused, Timing,
-    start::{StartCheck, Verdict, at},
+    Exit, Identity, Timing,
+    start::{StartCheck, Verdict},
 };
 use crate::{
-    NodeId,
     clock::{Moment, Now},
-    limits::{STOP_GRACE, STOP_RELEASES},
-    records::{NodeRecord, NodeState, Nonce, Presence, RecordError},
+    limits::STOP_GRACE,
+    records::{NodeRecord, NodeState, Nonce, Presence},
     store::{Condition, Found, Wrote},
 };
 
@@ -52,42 +54,6 @@ pub enum Effect {
     EndEvents,
     /// Nothing more happens here; the process ends.
     Exit(Exit),
-}
-
-/// Why a process ends.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Exit {
-    /// It was asked to.
-    #[error("stopped")]
-    Stopped {
-        /// Its heartbeat says so. If not, others wait for its lease to lapse.
-        released: bool,
-    },
-    /// The start check found another process, or lost the first write to one.
-    #[error("{0}: stop it first, or start this node with another --node-id")]
-    Refused(Refused),
-    /// Its lease was taken.
-    #[error("this node was fenced by {}", fencer(.by))]
-    Fenced {
-        /// The node that did; `None`: an operator.
-        by: Option<NodeId>,
-    },
-    /// Another process took the node id over.
-    #[error("another process took this node id over{}", at(.address))]
-    Replaced {
-        /// Where it says it is reached.
-        address: String,
-    },
-    /// Its heartbeat was deleted.
-    #[error("this node's heartbeat was deleted from the bucket")]
-    Deleted,
-    /// Something that is no heartbeat stands in its place.
-    #[error("this node's heartbeat was overwritten: {0}")]
-    Overwritten(RecordError),
-}
-
-fn fencer(by: &Option<NodeId>) -> String {
-    by.as_ref().map_or_else(|| "an operator".into(), |node| format!("node {node}"))
 }
 
 /// Proof that the lease was valid at a moment. Only a [`Keeper`] makes one.
@@ -154,37 +120,6 @@ enum Phase {
     Running,
     Stopping(Stop),
     Ended,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Stop {
-    began: Moment,
-    told_to_end: bool,
-    closed: bool,
-    records_released: bool,
-    /// The release was made due; after that it follows the pauses of any request.
-    hurried: bool,
-}
-
-impl Stop {
-    fn at(began: Moment) -> Self {
-        Self { began, told_to_end: false, closed: false, records_released: false, hurried: false }
-    }
-
-    /// Nothing runs any more and the records had their time: the heartbeat may say so.
-    fn may_release(&self, now: Moment) -> bool {
-        self.closed && (self.records_released || now >= self.began + STOP_GRACE + STOP_RELEASES)
-    }
-
-    fn over(&self, timing: &Timing) -> Moment {
-        self.began + stop_max(timing)
-    }
-
-    fn wake(&self, timing: &Timing) -> Moment {
-        let end_events = (!self.told_to_end && !self.closed).then(|| self.began + STOP_GRACE);
-        let release = (self.closed && !self.hurried).then(|| self.began + STOP_GRACE + STOP_RELEASES);
-        end_events.into_iter().chain(release).fold(self.over(timing), Moment::min)
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -337,14 +272,22 @@ impl Keeper {
         self.due = now.moment;
         let condition = found.condition();
         match &found {
-            Found::Object(_, Ok(record)) if record.process == self.identity.process => {
-                self.basis = condition;
-                match &record.state {
-                    NodeState::Live => self.land(record.sequence, now.moment),
-                    NodeState::Fenced { by, .. } => self.exit(Exit::Fenced { by: by.clone() }, effects),
-                    NodeState::Released => self.exit(Exit::Stopped { released: true }, effects),
+            Found::Object(_, Ok(record)) if record.process == self.identity.process => match &record.state {
+                NodeState::Live if self.stands_again(record.sequence, &condition) => {
+                    self.exit(Exit::Deleted, effects);
                 }
-            }
+                NodeState::Live
+                    if self.basis == Some(Condition::Absent) && self.is_late_to_start(now.moment) =>
+                {
+                    self.exit(Exit::Unsettled, effects);
+                }
+                NodeState::Live => {
+                    self.basis = condition;
+                    self.land(record.sequence, now.moment);
+                }
+                NodeState::Fenced { by, .. } => self.exit(Exit::Fenced { by: by.clone() }, effects),
+                NodeState::Released => self.exit(Exit::Stopped { released: true }, effects),
+            },
             _ if matches!(self.phase, Phase::Starting(_)) => self.check_start(now, &found, effects),
             Found::Object(_, Ok(record)) => {
                 let address = record.presence.advertise.clone();
@@ -360,7 +303,28 @@ impl Keeper {
         }
     }
 
+    /// Whether a live write of ours stands there again, after it was deleted. Only a first write can: it asks that
+    /// there be nothing, so a copy of it that was under way for long may land once more.
+    fn stands_again(&self, sequence: u64, found: &Option<Condition>) -> bool {
+        let unsettled = self.unsettled.iter().any(|sent| sent.sequence == sequence);
+        let same = self.landed.is_some_and(|landed| landed.sequence == sequence) && *found == self.basis;
+        !unsettled && !same
+    }
+
+    /// Whether a first write is out for so long that it may have landed, been fenced, and been deleted, all unknown
+    /// to us. For one process a lease ends once; another process has to begin the next.
+    fn is_late_to_start(&self, now: Moment) -> bool {
+        let lapse = self.timing.lapse(self.timing.ttl);
+        self.landed.is_none() && self.unsettled.first().is_some_and(|sent| now.since(sent.began) >= lapse)
+    }
+
     fn check_start(&mut self, now: Now, found: &Found<NodeRecord>, effects: &mut Vec<Effect>) {
+        // A version that still stands proves that no write of ours has replaced it.
+        let untouched =
+            matches!(self.basis, Some(Condition::Unchanged(_))) && found.condition() == self.basis;
+        if !untouched && self.is_late_to_start(now.moment) {
+            return self.exit(Exit::Unsettled, effects);
+        }
         let Phase::Starting(check) = &mut self.phase else { return };
         match check.read(&self.timing, now, found) {
             Verdict::Wait => {
@@ -404,7 +368,7 @@ impl Keeper {
                     return self.exit(Exit::Stopped { released: false }, effects);
                 }
                 // Said as soon as it is true, and not at the next heartbeat.
-                if stop.may_release(moment) && !stop.hurried {
+                if stop.may_release(moment) && !stop.hurried && self.outstanding.is_none() {
                     stop.hurried = true;
                     self.due = self.due.min(moment);
                 }
@@ -456,12 +420,6 @@ impl Keeper {
             presence: Arc::clone(&self.presence),
         }
     }
-}
-
-/// The longest a clean stop takes with these timings (R-LEASE-6).
-#[must_use]
-pub fn stop_max(timing: &Timing) -> Duration {
-    STOP_GRACE + STOP_RELEASES + timing.timeout
 }
 
 #[cfg(test)]

@@ -221,11 +221,13 @@ impl Watch {
         }
     }
 
-    /// When a write that this listing is the first to show began, on our clock: as it is dated, within what we know
-    /// ourselves. It landed after the listing before began, so it began at most a timeout earlier than that.
+    /// When a write that this listing is the first to show began, on our clock. It landed after the listing before
+    /// began, so it began a timeout earlier than that at most. A date outside those bounds comes from a clock that
+    /// is wrong, and then the write is as old as this listing.
     fn dated(&self, now: Now, before: Option<Moment>, record: &NodeRecord) -> Moment {
         let dated = now.moment.before(now.age_of(record.written_at_ms));
-        before.map_or(dated, |before| dated.max(before.before(self.timing.timeout)))
+        let possible = before.is_none_or(|before| dated >= before.before(self.timing.timeout));
+        if possible { dated } else { now.moment }
     }
 
     fn warn(&self, now: Now, node: &NodeId, watched: &mut Watched, effects: &mut Vec<WatchEffect>) {

@@ -1,7 +1,12 @@
+use std::time::Duration;
+
 use expect_test::{Expect, expect};
 
-use super::*;
-use crate::{records::Process, store::Version};
+use super::{stop::stop_max, *};
+use crate::{
+    records::{Process, RecordError},
+    store::Version,
+};
 
 const WALL_AT_BOOT_MS: u64 = 1_000_000;
 
@@ -403,6 +408,60 @@ fn another_writer_in_our_place_ends_the_process_at_its_next_write() {
     }
 }
 
+// R-LEASE-7, R-LEASE-8
+#[test]
+fn a_first_write_without_an_answer_for_fifteen_seconds_is_not_believed_unless_what_it_replaces_still_stands()
+{
+    let lost = [(0, Input::Tick), (0, ABSENT), (15_000, Input::Tick), (15_000, ABSENT), (17_700, UNKNOWN)];
+    for found in [ABSENT, live(0xa, 1, 1), live(0xb, 1, 1)] {
+        let mut keeper = keeper();
+        for (ms, input) in lost.clone() {
+            keeper.step(at(ms), Nonce::from_bits(1), input);
+        }
+        let effects = keeper.step(at(30_000), Nonce::from_bits(1), found.clone());
+        assert_eq!(effects, [Effect::Exit(Exit::Unsettled)], "{found:?}");
+    }
+    let before = || live(0xb, 7, 1);
+    let lost =
+        [(0, Input::Tick), (0, before()), (15_000, Input::Tick), (15_000, before()), (17_700, UNKNOWN)];
+    check(
+        keeper(),
+        lost.into_iter().chain([(40_000, before()), (40_100, written(2))]),
+        &expect![[r#"
+            0: read (wake never)
+            0:  (wake 1.5s)
+            15000: read (wake never)
+            15000: write live 1 if still v1 (wake never)
+            17700: read (wake never)
+            40000: write live 2 if still v1 (wake never)
+            40100: valid (wake 43s)
+        "#]],
+    );
+}
+
+// R-LEASE-7
+#[test]
+fn a_first_write_that_comes_back_after_a_deletion_is_not_believed() {
+    check(
+        running(),
+        [(18_000, Input::Tick), (18_100, written(2)), (19_000, Input::Sighted), (19_100, live(0xa, 1, 3))],
+        &expect![[r#"
+            18000: write live 2 if still v1 (wake 23s)
+            18100:  (wake 21s)
+            19000: read (wake 26s)
+            19100: lapsed, exit: this node's heartbeat was deleted from the bucket (wake never)
+        "#]],
+    );
+    check(
+        running(),
+        [(17_000, Input::Sighted), (17_100, live(0xa, 1, 3))],
+        &expect![[r#"
+            17000: read (wake 23s)
+            17100: lapsed, exit: this node's heartbeat was deleted from the bucket (wake never)
+        "#]],
+    );
+}
+
 #[test]
 fn a_listing_that_shows_somebody_else_makes_the_keeper_look_at_once() {
     check(
@@ -462,6 +521,23 @@ fn a_clean_stop_renews_until_the_actors_and_their_records_are_released_and_then_
             21150: write released 2 if still v2 (wake 44.7s)
             21200: read (wake 44.7s)
             21250: exit: stopped (wake never)
+        "#]],
+    );
+}
+
+// R-LEASE-6
+#[test]
+fn a_release_that_meets_a_heartbeat_under_way_follows_its_answer_at_once() {
+    let closed = [(18_000, Input::Stop), (18_000, Input::ActorsClosed), (18_010, Input::RecordsReleased)];
+    check(
+        running(),
+        closed.into_iter().chain([(18_030, written(2)), (18_060, written(3))]),
+        &expect![[r#"
+            18000: write live 2 if still v1 (wake 23s)
+            18000:  (wake 23s)
+            18010:  (wake 23s)
+            18030: lapsed, write released 2 if still v2 (wake 46.7s)
+            18060: exit: stopped (wake never)
         "#]],
     );
 }
