@@ -6,6 +6,7 @@
 //! and no real clock.
 
 mod checkers;
+pub mod cluster;
 mod dice;
 mod event;
 mod executor;

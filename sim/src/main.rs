@@ -8,8 +8,8 @@ use std::{
 
 use clap::{Parser, Subcommand, ValueEnum};
 use wasmkeep_sim::{
-    Flaw, Outcome, ReplicaFlaw, ReplicaRequest, Request, Violation, run, run_replica, run_replica_twice,
-    run_twice,
+    Flaw, Outcome, ReplicaFlaw, ReplicaRequest, Request, Violation, cluster, run, run_replica,
+    run_replica_twice, run_twice,
 };
 
 /// Seeds of `quick`: the same at every run, so that a failure is a change's doing.
@@ -71,15 +71,26 @@ enum Which {
     Shard,
     /// Actors whose data is in a bucket, and the nodes that hold them in turn.
     Replica,
+    /// Nodes that share a bucket and agree by it who runs which actor.
+    Cluster,
 }
 
 impl Which {
-    const ALL: [Self; 2] = [Self::Shard, Self::Replica];
+    const ALL: [Self; 3] = [Self::Shard, Self::Replica, Self::Cluster];
 
     fn name(self) -> &'static str {
         match self {
             Self::Shard => "shard",
             Self::Replica => "replica",
+            Self::Cluster => "cluster",
+        }
+    }
+
+    /// Its share of [`QUICK_SEEDS`]: one run of a cluster is several minutes of several nodes.
+    fn quick_seeds(self) -> std::ops::Range<u64> {
+        match self {
+            Self::Shard | Self::Replica => QUICK_SEEDS,
+            Self::Cluster => 0..QUICK_SEEDS.end / 3,
         }
     }
 }
@@ -91,6 +102,9 @@ fn main() -> ExitCode {
         }
         Command::Run { world: Which::Replica, seed, broken, verbose, .. } => {
             one_replica(seed, broken.as_deref(), verbose)
+        }
+        Command::Run { world: Which::Cluster, seed, broken, verbose, .. } => {
+            Ok(one_cluster(seed, broken.as_deref(), verbose))
         }
         Command::Quick => quick(),
         Command::Soak { minutes, from } => soak(Duration::from_secs(minutes * 60), from),
@@ -154,6 +168,28 @@ fn one_replica(seed: u64, broken: Option<&str>, verbose: bool) -> io::Result<boo
     Ok(report(Which::Replica, seed, outcome.violation.as_ref()))
 }
 
+fn one_cluster(seed: u64, broken: Option<&str>, verbose: bool) -> bool {
+    let flaw = match broken {
+        None => None,
+        Some(name) => {
+            let known = cluster::Flaw::ALL.iter().copied().find(|flaw| flaw.name() == name);
+            if known.is_none() {
+                eprintln!("there is no broken variant {name:?} of this world; `sim broken` lists them");
+                return false;
+            }
+            known
+        }
+    };
+    let request = cluster::Request { seed, flaw, verbose };
+    println!("{}", request.parameters());
+    let outcome = cluster::run_twice(&request);
+    println!(
+        "{} requests, {} processes ended, {} virtual seconds, {} records, hash {:016x}",
+        outcome.requests, outcome.ended, outcome.seconds, outcome.records, outcome.hash
+    );
+    report(Which::Cluster, seed, outcome.violation.as_ref())
+}
+
 /// Says what a run broke, and how to see it again.
 fn report(world: Which, seed: u64, violation: Option<&Violation>) -> bool {
     let Some(violation) = violation else { return true };
@@ -166,8 +202,13 @@ fn quick() -> io::Result<bool> {
     for seed in QUICK_SEEDS_TWICE {
         let shard = run_twice(&Request::plain(seed))?.violation;
         let replica = run_replica_twice(&ReplicaRequest::plain(seed))?.violation;
-        let passed = report(Which::Shard, seed, shard.as_ref());
-        if !report(Which::Replica, seed, replica.as_ref()) || !passed {
+        let cluster = cluster::run_twice(&cluster::Request::plain(seed)).violation;
+        let passed = [
+            report(Which::Shard, seed, shard.as_ref()),
+            report(Which::Replica, seed, replica.as_ref()),
+            report(Which::Cluster, seed, cluster.as_ref()),
+        ];
+        if passed.contains(&false) {
             return Ok(false);
         }
     }
@@ -175,7 +216,7 @@ fn quick() -> io::Result<bool> {
     for world in Which::ALL {
         let began = Instant::now();
         let mut totals = Totals::new(world);
-        for seed in QUICK_SEEDS {
+        for seed in world.quick_seeds() {
             if !totals.add(seed)? {
                 return Ok(false);
             }
@@ -213,8 +254,9 @@ fn soak(time: Duration, from: u64) -> io::Result<bool> {
 struct Totals {
     world: Which,
     seeds: u64,
-    /// Events of a shard, rows of a replica.
+    /// Events of a shard, rows of a replica, requests to a cluster.
     events: u64,
+    /// Processes that ended, of a cluster.
     crashes: u64,
     records: u64,
 }
@@ -237,6 +279,13 @@ impl Totals {
                 let outcome = run_replica(&ReplicaRequest::plain(seed))?;
                 self.events += outcome.units;
                 self.crashes += outcome.crashes;
+                self.records += outcome.records;
+                outcome.violation
+            }
+            Which::Cluster => {
+                let outcome = cluster::run(&cluster::Request::plain(seed));
+                self.events += outcome.requests;
+                self.crashes += outcome.ended;
                 self.records += outcome.records;
                 outcome.violation
             }
@@ -275,6 +324,14 @@ fn broken() -> io::Result<bool> {
             let twice = flaw == ReplicaFlaw::UsesEntropy;
             let outcome = if twice { run_replica_twice(&request) } else { run_replica(&request) };
             Ok(outcome?.violation)
+        });
+        all &= was_noticed(flaw.name(), flaw.noticed_by(), noticed?);
+    }
+    for flaw in cluster::Flaw::ALL.iter().copied() {
+        let noticed = noticed(|seed| {
+            let request = cluster::Request { flaw: Some(flaw), ..cluster::Request::plain(seed) };
+            let twice = flaw == cluster::Flaw::UsesEntropy;
+            Ok(if twice { cluster::run_twice(&request) } else { cluster::run(&request) }.violation)
         });
         all &= was_noticed(flaw.name(), flaw.noticed_by(), noticed?);
     }

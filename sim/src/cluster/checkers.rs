@@ -1,0 +1,46 @@
+//! The promises of a cluster, one checker a file. A checker sees every record, in true time, and nothing else: it
+//! shares no code with what it judges.
+
+mod answers;
+mod fences;
+mod generations;
+mod liveness;
+mod single_owner;
+mod stops;
+mod takeover;
+mod waits;
+
+use super::{
+    parameters::Parameters,
+    record::Record,
+    time::{SECOND, Time},
+};
+
+/// How much the slowest clock differs from the fastest over half a minute, and how late timers and messages are.
+const SLACK: Time = SECOND / 2;
+
+/// Watches one promise.
+pub trait Checker {
+    /// What reports call it.
+    fn name(&self) -> &'static str;
+
+    /// Takes the next record.
+    ///
+    /// # Errors
+    /// How the promise was broken.
+    fn see(&mut self, time: Time, record: &Record) -> Result<(), String>;
+}
+
+/// Every checker, for a run with these parameters.
+pub fn all(parameters: &Parameters) -> Vec<Box<dyn Checker>> {
+    vec![
+        Box::new(single_owner::SingleOwner::default()),
+        Box::new(generations::Generations::default()),
+        Box::new(fences::Fences::default()),
+        Box::new(takeover::Takeover::new(parameters)),
+        Box::new(waits::Waits::new(parameters)),
+        Box::new(answers::Answers::default()),
+        Box::new(stops::Stops::default()),
+        Box::new(liveness::Liveness::default()),
+    ]
+}

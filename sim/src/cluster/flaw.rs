@@ -1,0 +1,87 @@
+//! The broken variants of a cluster: each breaks one rule on purpose, around the shipped code and never in it, and
+//! names the checkers that must notice.
+
+use super::faults::Fault;
+
+macro_rules! flaws {
+    ($($(#[$doc:meta])* $flaw:ident => $name:literal, $checkers:expr;)*) => {
+        /// One way to be wrong.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Flaw { $($(#[$doc])* $flaw,)* }
+
+        impl Flaw {
+            /// Every variant.
+            pub const ALL: &[Self] = &[$(Self::$flaw),*];
+
+            /// What the command line calls it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$flaw => $name,)* }
+            }
+
+            /// The trouble that brings it out, if it takes a certain one.
+            #[must_use]
+            pub(super) const fn provoked_by(self) -> Option<Fault> {
+                match self {
+                    Self::SleepUncounted => Some(Fault::Sleep),
+                    Self::NoStartCheck => Some(Fault::Rival),
+                    Self::DeletedFrees => Some(Fault::DeleteHeartbeat),
+                    Self::FenceFreesAtOnce => Some(Fault::OperatorFence),
+                    Self::ReleasesEarly => Some(Fault::Stop),
+                    Self::SendsAgain => Some(Fault::CutPeers),
+                    Self::WaitsTooLong | Self::SwallowsEnds => Some(Fault::CutBucket),
+                    _ => None,
+                }
+            }
+
+            /// The checkers one of which must notice it.
+            #[must_use]
+            pub const fn noticed_by(self) -> &'static [&'static str] {
+                match self { $(Self::$flaw => $checkers,)* }
+            }
+        }
+    };
+}
+
+flaws! {
+    /// The clock leases are judged by stands still while a machine sleeps (case L6).
+    SleepUncounted => "clock-stands-still-in-sleep", &["single-owner"];
+    /// A node goes on when its lease runs out.
+    IgnoresLapse => "lapse-ignored", &["single-owner"];
+    /// A heartbeat without an answer counts as written.
+    BelievesSilence => "silence-taken-for-success", &["single-owner"];
+    /// A take whose condition failed counts as written (case L5).
+    BelievesRefusal => "failed-condition-taken-for-success", &["single-owner", "generations"];
+    /// The bucket ignores conditions on ownership records (case S3).
+    OwnersUnconditional => "owner-conditions-ignored", &["single-owner", "generations"];
+    /// The bucket ignores conditions on heartbeats (case S3).
+    HeartbeatsUnconditional => "heartbeat-conditions-ignored", &["fences", "single-owner"];
+    /// A fence is written over whatever stands there.
+    FencesBlindly => "fence-without-condition", &["fences"];
+    /// Nodes fence without the grace.
+    NoGrace => "fence-without-grace", &["fences"];
+    /// Nobody is ever fenced.
+    NeverFences => "never-fences", &["takeover"];
+    /// A start does not wait for the previous process.
+    NoStartCheck => "start-check-skipped", &["single-owner"];
+    /// A deleted heartbeat counts as a release (R-LEASE-7).
+    DeletedFrees => "deleted-heartbeat-frees", &["single-owner"];
+    /// An operator's fence counts as if somebody had watched the node for long enough.
+    FenceFreesAtOnce => "operators-fence-frees-at-once", &["single-owner", "fences"];
+    /// A stopping node gives its actors up while events still run.
+    ReleasesEarly => "released-while-events-run", &["single-owner"];
+    /// A take does not raise the generation.
+    ReusesGeneration => "generation-reused", &["generations"];
+    /// A request with a body is kept like one without.
+    KeepsBodies => "requests-with-bodies-kept", &["waits"];
+    /// A request is kept for longer than it may be.
+    WaitsTooLong => "kept-for-too-long", &["waits"];
+    /// A kept request runs although its client left.
+    RunsAbandoned => "abandoned-request-run", &["waits"];
+    /// The end of a wait is not told.
+    SwallowsEnds => "wait-without-an-answer", &["answers"];
+    /// A request that may have been written is sent again.
+    SendsAgain => "sent-again-after-a-loss", &["answers"];
+    /// Something draws from real chance.
+    UsesEntropy => "cluster-not-deterministic", &["determinism"];
+}

@@ -1,0 +1,379 @@
+//! One process of a simulated node: the shipped machines and what carries their effects out.
+//!
+//! It decides nothing the machines decide. It runs events only while the keeper says that the lease is valid and the
+//! claim that the actor is held, one at a time for each actor.
+
+mod carry;
+mod requests;
+mod stop;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use wasmkeep_protocol::{
+    ActorId, NodeId,
+    clock::{Moment, Now},
+    failover::{Limits, Suspects, Waits, WaitsInput},
+    forwarding::Trouble,
+    lease::{self, Identity, Keeper, Timing, Watch, WatchEffect, WatchInput},
+    ownership::{self, Claim},
+    records::{Nonce, Presence, Process as ProcessId},
+};
+
+use super::{
+    bucket::{Call, Reply},
+    flaw::Flaw,
+    parameters::Parameters,
+    record::{Pid, Record, RequestNumber, Told},
+    stage,
+    time::{Clocks, MILLI, Time},
+};
+use crate::dice::Dice;
+
+/// A request of this process to the bucket, counted by the process.
+pub type CallId = u64;
+/// A request forwarded from one process to another, counted over the whole run.
+pub type ForwardId = (Pid, u64);
+/// An event that runs, counted by the process.
+pub type RunId = u64;
+
+/// What happens to a process.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// Its timer fired.
+    Wake,
+    /// The bucket answered; `None`: not in time.
+    Reply(CallId, Option<Reply>),
+    /// A request came in.
+    Request(Request),
+    /// The client of a request closed its connection.
+    Left(RequestNumber),
+    /// What a forwarded request came to.
+    ForwardEnded(ForwardId, Result<Told, Trouble>),
+    /// An event ran to its end.
+    RunDone(RunId),
+    /// Please stop.
+    Stop,
+}
+
+/// A request for an actor.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Its number.
+    pub number: RequestNumber,
+    /// Whose it is.
+    pub actor: ActorId,
+    /// No body, nothing written.
+    pub bodiless: bool,
+    /// `Some`: another process forwarded it.
+    pub forward: Option<ForwardId>,
+}
+
+/// What a process does.
+#[derive(Debug)]
+pub enum Out {
+    /// Asks the bucket. `heed`: a store that is not broken heeds the condition.
+    Call { id: CallId, call: Call, timeout: Time, heed: bool },
+    /// Forwards a request.
+    Forward { id: ForwardId, node: NodeId, request: Request },
+    /// Answers a forwarded one.
+    AnswerForward { id: ForwardId, result: Result<Told, Trouble> },
+    /// An event runs for so long.
+    Run { id: RunId },
+    /// For the record.
+    Record(Record),
+    /// The process ends.
+    Exit,
+}
+
+/// What a request to the bucket was for.
+#[derive(Debug, Clone)]
+enum Purpose {
+    OwnHeartbeat,
+    Heartbeat,
+    List,
+    Fence(NodeId),
+    Owner(ActorId),
+    OwnerHeartbeat(ActorId),
+}
+
+/// A resident actor.
+#[derive(Debug)]
+struct Resident {
+    generation: u64,
+    queue: VecDeque<RequestNumber>,
+    running: Option<(RunId, RequestNumber)>,
+    idle_since: Moment,
+}
+
+/// One actor's record, and who waits for it.
+#[derive(Debug, Default)]
+struct Claimed {
+    claim: Claim,
+    waiting: Vec<RequestNumber>,
+    /// The kept requests wait for it, too.
+    asked: bool,
+    /// The request under way reads the record.
+    reading: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Process {
+    pid: Pid,
+    identity: Identity,
+    /// Its machine's.
+    pub clocks: Clocks,
+    timing: Timing,
+    idle_us: u64,
+    flaw: Option<Flaw>,
+    dice: Dice,
+    keeper: Keeper,
+    watch: Watch,
+    waits: Waits,
+    suspects: Suspects,
+    claims: BTreeMap<ActorId, Claimed>,
+    residents: BTreeMap<ActorId, Resident>,
+    requests: BTreeMap<RequestNumber, Request>,
+    kept: BTreeSet<RequestNumber>,
+    /// Where each was sent, and whether for the first time.
+    forwards: BTreeMap<ForwardId, (RequestNumber, NodeId, bool)>,
+    /// Requests that were sent to another node once.
+    sent: BTreeSet<RequestNumber>,
+    calls: BTreeMap<CallId, Purpose>,
+    counter: u64,
+    stop: Option<stop::Progress>,
+    ended: bool,
+    /// It takes connections: from its first lease on.
+    listens: bool,
+    /// Heartbeats once listed, for the variant that takes a missing one for a release.
+    remembered: BTreeMap<NodeId, lease::Seen>,
+    out: Vec<Out>,
+}
+
+impl Process {
+    /// A process that starts at `time`.
+    pub fn new(
+        pid: Pid,
+        node: NodeId,
+        clocks: Clocks,
+        time: Time,
+        parameters: &Parameters,
+        flaw: Option<Flaw>,
+        dice: Dice,
+    ) -> Self {
+        let identity = Identity { node, process: ProcessId::from_bits(pid.into()) };
+        let mut timing = Timing::default();
+        let mut wait = std::time::Duration::from_secs(parameters.wait_secs);
+        match flaw {
+            Some(Flaw::NoGrace) => timing.grace = std::time::Duration::ZERO,
+            Some(Flaw::WaitsTooLong) => wait *= 2,
+            _ => {}
+        }
+        let now = clocks.now(time).moment;
+        let presence = Presence { advertise: format!("http://p{pid}"), ..Presence::default() };
+        Self {
+            pid,
+            keeper: Keeper::new(timing, identity.clone(), presence, now),
+            watch: Watch::new(timing, identity.clone(), now),
+            waits: Waits::new(Limits::new(wait, parameters.connections_max)),
+            suspects: Suspects::default(),
+            identity,
+            clocks,
+            timing,
+            idle_us: parameters.idle,
+            flaw,
+            dice,
+            claims: BTreeMap::new(),
+            residents: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            kept: BTreeSet::new(),
+            forwards: BTreeMap::new(),
+            sent: BTreeSet::new(),
+            calls: BTreeMap::new(),
+            counter: 0,
+            stop: None,
+            ended: false,
+            listens: false,
+            remembered: BTreeMap::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// The node it runs as.
+    pub fn node(&self) -> &NodeId {
+        &self.identity.node
+    }
+
+    /// From here on actors rest later.
+    pub fn rest_late(&mut self) {
+        self.idle_us = 60 * super::time::SECOND;
+    }
+
+    /// Whether it takes connections: not before its first lease.
+    pub fn listens(&self) -> bool {
+        self.listens
+    }
+
+    /// The events that run, for when the process stands still or is killed.
+    pub fn running(&self) -> Vec<(ActorId, RequestNumber, u64)> {
+        let runs = self.residents.iter().filter_map(|(actor, resident)| {
+            resident.running.map(|(_, request)| (actor.clone(), request, resident.generation))
+        });
+        runs.collect()
+    }
+
+    /// Requests of clients that wait for an answer of this process.
+    pub fn unanswered(&self) -> Vec<RequestNumber> {
+        self.requests
+            .values()
+            .filter(|request| request.forward.is_none())
+            .map(|request| request.number)
+            .collect()
+    }
+
+    /// When its timer is due, in true time.
+    pub fn wake(&self, time: Time) -> Option<Time> {
+        if self.ended {
+            return None;
+        }
+        let now = self.clocks.now(time);
+        let claims = self.claims.values().filter_map(|claimed| claimed.claim.wake());
+        let idle = self
+            .residents
+            .values()
+            .filter(|resident| resident.is_idle())
+            .map(|resident| self.idle_end(resident));
+        let due = [self.keeper.wake(), self.watch.wake(now), self.waits.wake()].into_iter().flatten();
+        let due = due.chain(claims).chain(idle).min()?;
+        // A machine that is due all the time must not stop the simulation.
+        Some(self.clocks.when(due, time).max(time + MILLI / 2))
+    }
+
+    fn idle_end(&self, resident: &Resident) -> Moment {
+        resident.idle_since + std::time::Duration::from_micros(self.idle_us)
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, time: Time, input: Input) -> Vec<Out> {
+        let now = self.clocks.now(time);
+        // Whatever comes, the clock is looked at first: the process may have stood still.
+        self.tick(now);
+        if !self.ended {
+            match input {
+                Input::Wake => {}
+                Input::Reply(id, reply) => self.reply(now, id, reply),
+                Input::Request(request) => self.arrive(now, request),
+                Input::Left(request) => self.left(now, request),
+                Input::ForwardEnded(id, result) => self.forward_ended(now, id, result),
+                Input::RunDone(run) => self.run_done(now, run),
+                Input::Stop => self.stop(now),
+            }
+            self.tick(now);
+        }
+        let mut out = std::mem::take(&mut self.out);
+        // A process that ended does nothing more.
+        if let Some(end) = out.iter().position(|out| matches!(out, Out::Exit)) {
+            out.truncate(end + 1);
+        }
+        out
+    }
+
+    fn tick(&mut self, now: Now) {
+        let due = |wake: Option<Moment>| wake.is_some_and(|wake| wake <= now.moment);
+        if due(self.keeper.wake()) {
+            self.keep(now, lease::Input::Tick);
+        }
+        if due(self.watch.wake(now)) {
+            self.look_out(now, WatchInput::Tick);
+        }
+        let owed: Vec<ActorId> = self
+            .claims
+            .iter()
+            .filter(|(_, claimed)| due(claimed.claim.wake()))
+            .map(|(actor, _)| actor.clone())
+            .collect();
+        for actor in owed {
+            self.claim(now, &actor, ownership::Input::Tick);
+        }
+        if due(self.waits.wake()) {
+            self.wait(now, WaitsInput::Look);
+        }
+        let idle: Vec<ActorId> = self
+            .residents
+            .iter()
+            .filter(|(_, resident)| resident.is_idle() && now.moment >= self.idle_end(resident))
+            .map(|(actor, _)| actor.clone())
+            .collect();
+        for actor in idle {
+            self.give_up(now, &actor);
+        }
+        self.progress_stop(now);
+    }
+
+    fn nonce(&mut self) -> Nonce {
+        draw_nonce(&mut self.dice)
+    }
+
+    fn record(&mut self, record: Record) {
+        self.out.push(Out::Record(record));
+    }
+
+    /// Steps the keeper and carries its effects out.
+    fn keep(&mut self, now: Now, input: lease::Input) {
+        let nonce = self.nonce();
+        for effect in self.keeper.step(now, nonce, input) {
+            match effect {
+                lease::Effect::Read => self.call(Purpose::OwnHeartbeat, stage::get_node(&self.identity.node)),
+                lease::Effect::Write(record, condition) => {
+                    let call = stage::put_node(&self.identity.node, &record, condition);
+                    self.call(Purpose::Heartbeat, call);
+                }
+                lease::Effect::Valid => {
+                    self.listens = true;
+                    self.record(Record::Valid { pid: self.pid });
+                    self.look_out(now, WatchInput::Valid);
+                    self.wait(now, WaitsInput::Valid);
+                }
+                lease::Effect::Lapsed => self.lapse(now),
+                lease::Effect::EndEvents => self.end_events(now),
+                lease::Effect::Exit(exit) => {
+                    self.record(Record::Exited { pid: self.pid, why: exit.to_string() });
+                    self.ended = true;
+                    self.out.push(Out::Exit);
+                }
+            }
+        }
+    }
+
+    /// Steps the watch and carries its effects out.
+    fn look_out(&mut self, now: Now, input: WatchInput) {
+        let dice = &mut self.dice;
+        let mut nonces = || draw_nonce(dice);
+        for effect in self.watch.step(now, &mut nonces, input) {
+            match effect {
+                WatchEffect::List => self.call(Purpose::List, stage::list_nodes()),
+                WatchEffect::ViewChanged => {
+                    self.suspects.look(&self.watch.view(), self.timing.skew, now.moment);
+                    self.wait(now, WaitsInput::Look);
+                }
+                WatchEffect::Fence(..) if self.flaw == Some(Flaw::NeverFences) => {}
+                WatchEffect::Fence(node, record, condition) => {
+                    let call = stage::put_node(&node, &record, condition);
+                    self.call(Purpose::Fence(node), call);
+                }
+                WatchEffect::OwnHeartbeatChanged => self.keep(now, lease::Input::Sighted),
+                WatchEffect::Notice(_) => {}
+            }
+        }
+    }
+}
+
+impl Resident {
+    fn is_idle(&self) -> bool {
+        self.running.is_none() && self.queue.is_empty()
+    }
+}
+
+fn draw_nonce(dice: &mut Dice) -> Nonce {
+    Nonce::from_bits((u128::from(dice.next()) << 64) | u128::from(dice.next()))
+}

@@ -1,0 +1,230 @@
+//! Requests on their way through a process: to an actor here, to another node, or into a wait.
+
+use wasmkeep_protocol::{
+    ActorId, NodeId,
+    clock::Now,
+    failover::{End, WaitsEffect, WaitsInput},
+    forwarding::{self, Again, Ask, Here, Origin, Refusal, Route, Trouble},
+    ownership::{Denial, Input as ClaimInput},
+};
+
+use super::{ForwardId, Out, Process, Request, Resident, RunId};
+use crate::cluster::{
+    flaw::Flaw,
+    record::{Record, RequestNumber, Told},
+    stage,
+};
+
+impl Process {
+    pub(super) fn arrive(&mut self, now: Now, request: Request) {
+        let (number, actor, forwarded) = (request.number, request.actor.clone(), request.forward.is_some());
+        self.requests.insert(number, request);
+        self.seek(now, number, &actor, forwarded);
+    }
+
+    /// Finds out where a request belongs.
+    fn seek(&mut self, now: Now, number: RequestNumber, actor: &ActorId, fresh: bool) {
+        if self.stop.is_some() && self.residents.contains_key(actor) {
+            return self.refuse(number, Refusal::NotTaking);
+        }
+        if self.may_run(now, actor) {
+            return self.enqueue(now, actor, number);
+        }
+        let claimed = self.claims.entry(actor.clone()).or_default();
+        claimed.waiting.push(number);
+        self.claim(now, actor, ClaimInput::Want { fresh });
+    }
+
+    /// Whether an event of this actor may begin.
+    fn may_run(&self, now: Now, actor: &ActorId) -> bool {
+        if self.flaw == Some(Flaw::IgnoresLapse) {
+            return self.residents.contains_key(actor);
+        }
+        let Some(lease) = self.keeper.lease(now.moment) else { return false };
+        let held = self.claims.get(actor).and_then(|claimed| claimed.claim.held(&lease));
+        held.is_some() && self.residents.contains_key(actor)
+    }
+
+    pub(super) fn reside(&mut self, now: Now, actor: &ActorId, generation: u64) {
+        let actor_number = stage::actor_number(actor);
+        self.record(Record::Taken { pid: self.pid, actor: actor_number, generation });
+        let idle_since = now.moment;
+        let fresh = || Resident { generation, queue: [].into(), running: None, idle_since };
+        self.residents.entry(actor.clone()).or_insert_with(fresh).generation = generation;
+    }
+
+    pub(super) fn enqueue(&mut self, now: Now, actor: &ActorId, number: RequestNumber) {
+        if let Some(resident) = self.residents.get_mut(actor) {
+            resident.queue.push_back(number);
+            self.run_next(now, actor);
+        }
+    }
+
+    fn run_next(&mut self, now: Now, actor: &ActorId) {
+        if !self.may_run(now, actor) {
+            return;
+        }
+        self.counter += 1;
+        let run = self.counter;
+        let Some(resident) = self.residents.get_mut(actor) else { return };
+        if resident.running.is_some() {
+            return;
+        }
+        let Some(request) = resident.queue.pop_front() else { return };
+        resident.running = Some((run, request));
+        let generation = resident.generation;
+        let actor = stage::actor_number(actor);
+        self.record(Record::RunBegan { pid: self.pid, actor, request, generation });
+        self.out.push(Out::Run { id: run });
+    }
+
+    pub(super) fn run_done(&mut self, now: Now, run: RunId) {
+        let ended = self.residents.iter_mut().find_map(|(actor, resident)| match resident.running {
+            Some((id, request)) if id == run => {
+                resident.running = None;
+                resident.idle_since = now.moment;
+                Some((actor.clone(), request))
+            }
+            _ => None,
+        });
+        // It was ended before.
+        let Some((actor, request)) = ended else { return };
+        let number = stage::actor_number(&actor);
+        self.record(Record::RunEnded { pid: self.pid, actor: number, request, done: true });
+        self.answer(request, Told::Served);
+        self.run_next(now, &actor);
+    }
+
+    /// Ends every event and drops every actor.
+    pub(super) fn drop_residents(&mut self) {
+        for (actor, resident) in std::mem::take(&mut self.residents) {
+            if let Some((_, request)) = resident.running {
+                let actor = stage::actor_number(&actor);
+                self.record(Record::RunEnded { pid: self.pid, actor, request, done: false });
+                self.answer(request, Told::MayHaveRun(503));
+            }
+            for request in resident.queue {
+                self.answer(request, Told::NotRun(503));
+            }
+        }
+    }
+
+    pub(super) fn answer(&mut self, number: RequestNumber, told: Told) {
+        let Some(request) = self.requests.remove(&number) else { return };
+        self.sent.remove(&number);
+        match request.forward {
+            None => self.record(Record::Told { request: number, told }),
+            Some(id) => self.out.push(Out::AnswerForward { id, result: Ok(told) }),
+        }
+    }
+
+    fn refuse(&mut self, number: RequestNumber, refusal: Refusal) {
+        if let (Refusal::Elsewhere, Some(id)) =
+            (refusal, self.requests.get(&number).and_then(|request| request.forward))
+        {
+            self.requests.remove(&number);
+            return self.out.push(Out::AnswerForward { id, result: Err(Trouble::Elsewhere) });
+        }
+        let told = match refusal {
+            Refusal::NotAnswered | Refusal::TimedOut => Told::MayHaveRun(refusal.status()),
+            _ => Told::NotRun(refusal.status()),
+        };
+        self.answer(number, told);
+    }
+
+    pub(super) fn left(&mut self, now: Now, number: RequestNumber) {
+        if self.kept.contains(&number) {
+            return self.wait(now, WaitsInput::Left(number));
+        }
+        for resident in self.residents.values_mut() {
+            resident.queue.retain(|waiting| *waiting != number);
+        }
+    }
+
+    /// The actor is not to be had here.
+    pub(super) fn route(&mut self, now: Now, number: RequestNumber, denial: &Denial) {
+        let Some(request) = self.requests.get(&number) else { return };
+        let origin = if request.forward.is_some() { Origin::Peer } else { Origin::Outside };
+        let bodiless = request.bodiless || self.flaw == Some(Flaw::KeepsBodies);
+        let actor = request.actor.clone();
+        let here = Here { keeps: self.stop.is_none() };
+        match forwarding::route(Ask { origin, bodiless }, denial, here, &self.suspects) {
+            Route::Forward(node) => self.forward(number, node),
+            Route::Keep(owner) => match self.waits.keep(now.moment, number, &actor, &owner) {
+                Ok(()) => {
+                    self.kept.insert(number);
+                    self.record(Record::Kept { request: number, pid: self.pid });
+                    self.wait(now, WaitsInput::Look);
+                }
+                Err(_) => self.refuse(number, Refusal::NotReachable),
+            },
+            Route::Refuse(refusal) => self.refuse(number, refusal),
+        }
+    }
+
+    fn forward(&mut self, number: RequestNumber, node: NodeId) {
+        let Some(request) = self.requests.get(&number) else { return };
+        self.counter += 1;
+        let id = (self.pid, self.counter);
+        let request = Request { forward: Some(id), ..request.clone() };
+        let first = self.sent.insert(number);
+        self.forwards.insert(id, (number, node.clone(), first));
+        self.out.push(Out::Forward { id, node, request });
+    }
+
+    pub(super) fn forward_ended(&mut self, now: Now, id: ForwardId, result: Result<Told, Trouble>) {
+        let Some((number, node, first)) = self.forwards.remove(&id) else { return };
+        let trouble = match result {
+            Ok(told) => return self.answer(number, told),
+            Err(trouble) => trouble,
+        };
+        let remedy = forwarding::remedy(trouble);
+        if remedy.suspect {
+            self.suspects.failed(&node, now.moment);
+        }
+        let actor = self.requests.get(&number).map(|request| request.actor.clone());
+        match (remedy.again, actor) {
+            (Again::No, _) if self.flaw == Some(Flaw::SendsAgain) && first => self.forward(number, node),
+            (Again::SameNode, Some(_)) if first => self.forward(number, node),
+            (Again::ReadRecord, Some(actor)) if first => self.seek(now, number, &actor, true),
+            _ => self.refuse(number, remedy.refusal),
+        }
+    }
+
+    /// Steps the waits and carries their effects out.
+    pub(super) fn wait(&mut self, now: Now, input: WaitsInput) {
+        let view = self.watch.view();
+        for effect in self.waits.step(now.moment, &view, &self.suspects, input) {
+            match effect {
+                WaitsEffect::Ask(actor) => {
+                    self.claims.entry(actor.clone()).or_default().asked = true;
+                    self.claim(now, &actor, ClaimInput::Want { fresh: true });
+                }
+                WaitsEffect::End(number, end) => self.wait_ended(now, number, &end),
+            }
+        }
+    }
+
+    fn wait_ended(&mut self, now: Now, number: RequestNumber, end: &End) {
+        self.kept.remove(&number);
+        self.record(Record::WaitEnded { request: number, pid: self.pid, how: end.label() });
+        match end {
+            End::Served => {
+                if let Some(actor) = self.requests.get(&number).map(|request| request.actor.clone()) {
+                    self.enqueue(now, &actor, number);
+                }
+            }
+            End::Sent(node) | End::OwnerAlive(node) => self.forward(number, node.clone()),
+            End::TimedOut if self.flaw == Some(Flaw::SwallowsEnds) => {}
+            End::TimedOut | End::Stopping | End::LeaseLapsed => self.refuse(number, Refusal::NotReachable),
+            End::Dropped if self.flaw == Some(Flaw::RunsAbandoned) => {
+                if let Some(actor) = self.requests.get(&number).map(|request| request.actor.clone()) {
+                    self.seek(now, number, &actor, true);
+                }
+            }
+            End::Dropped => {
+                self.requests.remove(&number);
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! A few clusters and every broken variant of one, as CI's `sim quick` runs more of.
+
+use wasmkeep_sim::cluster::{Flaw, Request, run, run_twice};
+
+/// Seeds within which each broken variant must be noticed.
+const SEEDS_MAX: u64 = 60;
+
+#[test]
+fn a_seed_gives_the_same_cluster_each_time() {
+    for seed in 0..2 {
+        let outcome = run_twice(&Request::plain(seed));
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        assert!(outcome.records > 0);
+    }
+}
+
+// R-LEASE-1 to R-LEASE-10, R-OWN-1 to R-OWN-3, R-WAIT-1 to R-WAIT-4, R-FWD-1, R-FWD-2
+#[test]
+fn every_promise_of_a_cluster_is_kept_over_a_few_seeds() {
+    for seed in 100..115 {
+        let outcome = run(&Request::plain(seed));
+        assert_eq!(outcome.violation, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn every_broken_variant_of_a_cluster_is_noticed_by_the_checker_it_names() {
+    for flaw in Flaw::ALL.iter().copied() {
+        let noticed = (0..SEEDS_MAX).find_map(|seed| {
+            let request = Request { flaw: Some(flaw), ..Request::plain(seed) };
+            let outcome = if flaw == Flaw::UsesEntropy { run_twice(&request) } else { run(&request) };
+            outcome.violation
+        });
+        let violation = noticed.unwrap_or_else(|| panic!("{} was not noticed", flaw.name()));
+        assert!(flaw.noticed_by().contains(&violation.checker), "{}: {violation}", flaw.name());
+    }
+}
