@@ -17,6 +17,12 @@ impl Moment {
         Self(elapsed)
     }
 
+    /// Time since the machine started.
+    #[must_use]
+    pub const fn since_boot(self) -> Duration {
+        self.0
+    }
+
     /// Time since `earlier`; zero when that has not come yet.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {

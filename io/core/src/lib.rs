@@ -17,4 +17,4 @@ pub use lane::Lane;
 pub use laned::Laned;
 pub use start::{ProveError, prove};
 pub use surroundings::OnThread;
-pub use thread::{BucketCore, CoreConfig, Gone, Site, StartError};
+pub use thread::{BucketCore, CoreConfig, Gone, StartError};

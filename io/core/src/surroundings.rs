@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::time::{ClockId, clock_gettime};
 use wasmkeep_replica::Surroundings;
 
-/// The bucket thread's own: this machine's clocks, and Tokio's threads for work that blocks. Used on it only.
+/// The bucket thread's own: this machine's clocks, and Tokio's threads for work that blocks, which has to be asked
+/// for on it. The clocks are the machine's.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OnThread;
 

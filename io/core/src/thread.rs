@@ -3,7 +3,7 @@
 use std::{io, rc::Rc, thread};
 
 use futures::{channel::oneshot, future::LocalBoxFuture};
-use tokio::task::LocalSet;
+use tokio::task::{JoinSet, LocalSet};
 use wasmkeep_bucket::{AnyBucket, BucketUrl, OpenError, open};
 
 use crate::{lane::Lane, laned::Laned};
@@ -47,41 +47,45 @@ pub enum StartError {
 #[error("the bucket thread has ended")]
 pub struct Gone;
 
-/// What a job finds on the thread.
-#[derive(Debug)]
-pub struct Site {
-    /// The bucket; [`Laned::on`] chooses the lane of a request.
-    pub bucket: Laned<AnyBucket>,
-}
-
-type Job = Box<dyn FnOnce(Rc<Site>) -> LocalBoxFuture<'static, ()> + Send>;
+type Job<T> = Box<dyn FnOnce(Rc<T>) -> LocalBoxFuture<'static, ()> + Send>;
 
 /// The bucket core as the other threads see it. Clones share the thread; it ends once all of them are gone and
-/// its jobs are done.
-#[derive(Debug, Clone)]
-pub struct BucketCore {
-    lanes: [flume::Sender<Job>; Lane::ALL.len()],
+/// its jobs are done. `T` is what jobs find on the thread.
+#[derive(Debug)]
+pub struct BucketCore<T> {
+    lanes: [flume::Sender<Job<T>>; Lane::ALL.len()],
 }
 
-impl BucketCore {
-    /// Starts the thread and opens the bucket, which asks nothing of it yet.
+impl<T> Clone for BucketCore<T> {
+    fn clone(&self) -> Self {
+        Self { lanes: self.lanes.clone() }
+    }
+}
+
+impl<T: 'static> BucketCore<T> {
+    /// Starts the thread, opens the bucket, which asks nothing of it yet, and settles in with `furnish`; tasks of
+    /// its own may be spawned there. [`Laned::on`] chooses the lane of a request.
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn start(config: CoreConfig) -> Result<Self, StartError> {
+    pub fn start(
+        config: CoreConfig,
+        furnish: impl FnOnce(Laned<AnyBucket>) -> T + Send + 'static,
+    ) -> Result<Self, StartError> {
         let (senders, receivers): (Vec<_>, Vec<_>) =
             Lane::ALL.iter().map(|_| flume::bounded(WAITING_MAX)).unzip();
         let (report, started) = std::sync::mpsc::channel();
         thread::Builder::new().name("wasmkeep-bucket".into()).spawn(move || {
-            let (runtime, site) = match prepare(&config) {
+            let (runtime, bucket) = match prepare(&config) {
                 Ok(prepared) => prepared,
                 // Whoever started it waits for this.
                 Err(error) => return drop(report.send(Err(error))),
             };
             if report.send(Ok(())).is_ok() {
-                let work = LocalSet::new();
-                runtime.block_on(work.run_until(serve(receivers, site)));
-                runtime.block_on(work);
+                LocalSet::new().block_on(&runtime, async move {
+                    let place = Rc::new(furnish(bucket));
+                    serve(receivers, place).await;
+                });
             }
         })?;
         let lanes = senders.try_into().unwrap_or_else(|_| unreachable!("as many senders as lanes"));
@@ -99,24 +103,36 @@ impl BucketCore {
     ///
     /// # Errors
     /// [`Gone`].
-    pub async fn run<T, F, W>(&self, lane: Lane, job: F) -> Result<T, Gone>
+    pub async fn run<R, F, W>(&self, lane: Lane, job: F) -> Result<R, Gone>
     where
-        T: Send + 'static,
-        F: FnOnce(Rc<Site>) -> W + Send + 'static,
-        W: Future<Output = T> + 'static,
+        R: Send + 'static,
+        F: FnOnce(Rc<T>) -> W + Send + 'static,
+        W: Future<Output = R> + 'static,
     {
         let (report, done) = oneshot::channel();
-        let job: Job = Box::new(move |site| {
-            let work = job(site);
+        let job: Job<T> = Box::new(move |place| {
+            let work = job(place);
             // Whoever asked may have left.
             Box::pin(async move { drop(report.send(work.await)) })
         });
         self.lanes[lane.index()].send_async(job).await.map_err(|_| Gone)?;
         done.await.map_err(|_| Gone)
     }
+
+    /// Hands in a job and does not wait for it; waits only while its lane is full.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub async fn post(&self, lane: Lane, job: impl FnOnce(&Rc<T>) + Send + 'static) -> Result<(), Gone> {
+        let job: Job<T> = Box::new(move |place| {
+            job(&place);
+            Box::pin(std::future::ready(()))
+        });
+        self.lanes[lane.index()].send_async(job).await.map_err(|_| Gone)
+    }
 }
 
-fn prepare(config: &CoreConfig) -> Result<(tokio::runtime::Runtime, Rc<Site>), StartError> {
+fn prepare(config: &CoreConfig) -> Result<(tokio::runtime::Runtime, Laned<AnyBucket>), StartError> {
     if let Some(cpu) = config.cpu {
         pin(cpu).map_err(|source| StartError::Pin { cpu, source })?;
     }
@@ -125,7 +141,7 @@ fn prepare(config: &CoreConfig) -> Result<(tokio::runtime::Runtime, Rc<Site>), S
         let _inside = runtime.enter();
         open(&config.url, config.environment.iter().cloned())?
     };
-    Ok((runtime, Rc::new(Site { bucket: Laned::new(bucket) })))
+    Ok((runtime, Laned::new(bucket)))
 }
 
 fn pin(cpu: usize) -> io::Result<()> {
@@ -137,15 +153,19 @@ fn pin(cpu: usize) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &cpus)?)
 }
 
-/// Starts jobs until nobody can hand in any more.
-async fn serve(lanes: Vec<flume::Receiver<Job>>, site: Rc<Site>) {
+/// Starts jobs until nobody can hand in any more, then waits for those that are under way. What else runs on the
+/// thread ends with it.
+async fn serve<T: 'static>(lanes: Vec<flume::Receiver<Job<T>>>, place: Rc<T>) {
+    let mut under_way = JoinSet::new();
     while let Some(job) = next_job(&lanes).await {
-        tokio::task::spawn_local(job(Rc::clone(&site)));
+        under_way.spawn_local(job(Rc::clone(&place)));
+        while under_way.try_join_next().is_some() {}
     }
+    while under_way.join_next().await.is_some() {}
 }
 
 /// The first job of the first lane that has one.
-async fn next_job(lanes: &[flume::Receiver<Job>]) -> Option<Job> {
+async fn next_job<T>(lanes: &[flume::Receiver<Job<T>>]) -> Option<Job<T>> {
     if let Some(job) = lanes.iter().find_map(|lane| lane.try_recv().ok()) {
         return Some(job);
     }

@@ -126,6 +126,14 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
         self.say(actor.clone(), Input::Release);
     }
 
+    /// Gives every actor up.
+    pub fn release_all(&self) {
+        let actors: Vec<ActorId> = self.claims.borrow().keys().cloned().collect();
+        for actor in actors {
+            self.release(&actor);
+        }
+    }
+
     /// The node's lease ran out: nothing is held any more.
     pub fn lapsed(&self) {
         let actors: Vec<ActorId> = self.claims.borrow().keys().cloned().collect();

@@ -17,7 +17,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wasmkeep-membership", &["wasmkeep-bucket", "wasmkeep-replica", "wasmkeep-protocol"]),
     ("wasmkeep-core", &["wasmkeep-bucket", "wasmkeep-replica", "wasmkeep-ltx", "wasmkeep-protocol"]),
     ("wasmkeep-replica", &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-bucket"]),
-    ("wasmkeep-node", &["wasmkeep-protocol", "wasmkeep-storage", "wasmkeep-actor", "wasmkeep-host"]),
+    (
+        "wasmkeep-node",
+        &[
+            "wasmkeep-protocol",
+            "wasmkeep-storage",
+            "wasmkeep-actor",
+            "wasmkeep-host",
+            "wasmkeep-bucket",
+            "wasmkeep-core",
+            "wasmkeep-membership",
+            "wasmkeep-replica",
+        ],
+    ),
     ("wasmkeep-cli", &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-bucket", "wasmkeep-node"]),
     (
         "wasmkeep-sim",

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule};
 
+pub use crate::cluster::ClusterConfig;
 pub use crate::egress::OutboundRange;
 use crate::runtime::Placement;
 
@@ -30,6 +31,8 @@ pub struct Config {
     pub limits: ActorLimits,
     /// Cores.
     pub placement: Placement,
+    /// The bucket and the cluster, if the node is part of one.
+    pub cluster: Option<ClusterConfig>,
     /// A poll of one actor that holds its core longer than this is logged.
     pub stall_after: Duration,
 }

@@ -2,6 +2,7 @@
 //!
 //! It reads no flag, no environment variable and prints nothing; the command line does.
 
+mod cluster;
 pub mod config;
 mod egress;
 pub mod http;
@@ -12,5 +13,6 @@ mod shard;
 mod socket;
 mod state;
 
+pub use cluster::ClusterError;
 pub use config::Config;
 pub use node::{Node, NodeError, Stopped};

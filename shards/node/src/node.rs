@@ -15,10 +15,11 @@ use std::{
 };
 
 use wasmkeep_host::{Identity, LoadError, Runtime, RuntimeConfig, RuntimeError, Timers};
-use wasmkeep_protocol::limits;
+use wasmkeep_protocol::{ActorId, lease::Exit, limits, placement::shard_of};
 use wasmkeep_storage::Pacer;
 
 use crate::{
+    cluster::{Cluster, ClusterConfig, ClusterError, Me, Word},
     config::{ComponentConfig, Config},
     egress::Egress,
     http::{self, Admission, Front, Handover, Inbound, ListenError, Stats},
@@ -80,6 +81,9 @@ pub enum NodeError {
     /// The linked SQLite.
     #[error(transparent)]
     Sqlite(#[from] wasmkeep_storage::VersionError),
+    /// The cluster.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// Threads.
     #[error("a thread could not be started: {0}; free threads or descriptors and start again")]
     Thread(io::Error),
@@ -107,10 +111,17 @@ pub struct Stopped {
     pub cut: usize,
     /// Shards that failed rather than stopped.
     pub failed: Vec<ShardFailed>,
+    /// How the node left its cluster, if it was in one.
+    pub membership: Option<Exit>,
 }
 
+/// What a shard is told from outside its mesh.
 enum Control {
     Stop(Duration),
+    /// The node lost this actor, or all of them.
+    Lost(Option<ActorId>, String),
+    /// A stop's time for events in flight is over.
+    EndEvents,
 }
 
 impl Node {
@@ -132,7 +143,8 @@ impl Node {
             memory_bytes_max: config.limits.memory_bytes_max,
         })?;
         let offload = OffloadPool::start(OFFLOAD_THREADS).map_err(NodeError::Thread)?;
-        let state = Arc::new(load(&config, &fitted, &runtime, offload)?);
+        let (controls, controlled): (Vec<_>, Vec<_>) = (0..shards).map(|_| flume::unbounded()).unzip();
+        let state = Arc::new(load(&config, &fitted, &runtime, offload, &controls)?);
         let epochs = runtime.clone();
         let hooks = Hooks {
             on_tick: Box::new(move || epochs.advance_epoch()),
@@ -141,7 +153,7 @@ impl Node {
         };
         let admission = Admission::new(fitted.connections_max);
         let (report, reports) = flume::bounded(shards);
-        let (controls, seats) = seats(bound.listeners, &state, &admission, &report);
+        let seats = seats(bound.listeners, controlled, &state, &admission, &report);
         let running = start(&config.placement, hooks, move |context| {
             let seat = seats[context.index].clone();
             async move { seat.run(context).await }
@@ -160,19 +172,32 @@ impl Node {
         self.address
     }
 
+    /// Ends the membership of a node with a bucket: waits for its end, and says why. `None` at once without one.
+    #[must_use]
+    pub fn ending(&self) -> Option<impl FnOnce() -> Option<Exit> + Send + use<>> {
+        let ending = self.state.cluster.as_ref()?.ending();
+        Some(move || ending.wait())
+    }
+
     /// Stops: takes nothing new, lets events in flight finish within `grace`, closes every actor.
     pub fn stop(self, grace: Duration) -> Stopped {
         self.state.stopping.store(true, Ordering::Relaxed);
+        if let Some(cluster) = &self.state.cluster {
+            cluster.stop();
+        }
         for control in &self.controls {
             // A shard that is gone is told about by its join.
             let _ = control.send(Control::Stop(grace));
         }
-        let mut stopped = Stopped { cut: 0, failed: Vec::new() };
+        let mut stopped = Stopped { cut: 0, failed: Vec::new(), membership: None };
         for ended in self.shards.join() {
             match ended {
                 Ok(cut) => stopped.cut += cut,
                 Err(failed) => stopped.failed.push(failed),
             }
+        }
+        if let Some(cluster) = &self.state.cluster {
+            stopped.membership = cluster.leave();
         }
         stopped
     }
@@ -238,6 +263,7 @@ fn load(
     fitted: &Fitted,
     runtime: &Runtime,
     offload: OffloadPool,
+    controls: &[flume::Sender<Control>],
 ) -> Result<NodeState, NodeError> {
     let data_dir = std::path::absolute(&config.data_dir)
         .map_err(|source| NodeError::DataDir { path: config.data_dir.clone(), source })?;
@@ -263,6 +289,8 @@ fn load(
             Some(Stateless { version, identity, env: Arc::clone(&component.env) })
         }
     };
+    // Last: nothing of the cluster is touched by a node that could not serve.
+    let cluster = config.cluster.clone().map(|joined| join(config, joined, controls)).transpose()?;
     let mut limits = config.limits;
     limits.resident_max = fitted.resident_max;
     let metrics = Metrics::new(offload.clone());
@@ -282,11 +310,49 @@ fn load(
         egress: Egress::new(&config.allow_outbound, fitted.outbound_max, metrics.outbound.clone())?,
         metrics,
         offload,
+        cluster,
         timers: Timers::start().map_err(NodeError::Thread)?,
         shards_ready: AtomicUsize::new(0),
         stopping: AtomicBool::new(false),
         began: Instant::now(),
     })
+}
+
+/// Joins the cluster; what its bucket core says reaches the shards by their controls.
+fn join(
+    config: &Config,
+    joined: ClusterConfig,
+    controls: &[flume::Sender<Control>],
+) -> Result<Cluster, NodeError> {
+    let me = Me {
+        node: config.node_id.clone(),
+        tenant: config.tenant.clone(),
+        storage_bytes_max: config.limits.storage_bytes_max,
+    };
+    let controls = controls.to_vec();
+    let tell = move |word: Word| {
+        let each = |control: fn() -> Control| {
+            for shard in &controls {
+                // A shard that is gone has no actors.
+                let _ = shard.send(control());
+            }
+        };
+        match word {
+            Word::Valid | Word::Collected { .. } => {}
+            Word::Lapsed => {
+                each(|| Control::Lost(None, "this node cannot reach the cluster's bucket".into()))
+            }
+            Word::EndEvents => each(|| Control::EndEvents),
+            Word::GivenUp(actor, why) => {
+                tracing::error!(class = %actor.class, name = %actor.name, "giving the actor up: {why}");
+                let shard = shard_of(actor.hash(), controls.len());
+                let lost =
+                    Control::Lost(Some(actor), "the actor's last writes did not reach the bucket".into());
+                let _ = controls[shard].send(lost);
+            }
+        }
+    };
+    Ok(Cluster::join(me, joined, tell)?)
 }
 
 fn load_one(
@@ -312,27 +378,28 @@ struct Place(Arc<std::sync::Mutex<Option<Seat>>>);
 
 fn seats(
     listeners: Vec<TcpListener>,
+    controlled: Vec<flume::Receiver<Control>>,
     state: &Arc<NodeState>,
     admission: &Admission,
     report: &flume::Sender<(usize, Arc<Stats>)>,
-) -> (Vec<flume::Sender<Control>>, Vec<Place>) {
+) -> Vec<Place> {
     let endpoints = mesh(state.shards, mesh::INBOX_MESSAGES);
     endpoints
         .into_iter()
         .zip(listeners)
-        .map(|(endpoint, listener)| {
-            let (control, controlled) = flume::bounded(1);
+        .zip(controlled)
+        .map(|((endpoint, listener), control)| {
             let seat = Seat {
                 endpoint,
                 listener,
-                control: controlled,
+                control,
                 state: Arc::clone(state),
                 admission: admission.clone(),
                 report: report.clone(),
             };
-            (control, Place(Arc::new(std::sync::Mutex::new(Some(seat)))))
+            Place(Arc::new(std::sync::Mutex::new(Some(seat))))
         })
-        .unzip()
+        .collect()
 }
 
 impl Place {
@@ -387,11 +454,26 @@ impl Seat {
         // Whoever starts the node waits for every shard's report before it says that it serves.
         let _ = report.send((context.index, Arc::clone(front.stats())));
         drop(report);
-        let grace = match control.recv_async().await {
-            Ok(Control::Stop(grace)) => grace,
-            // The node was dropped without being stopped.
-            Err(_) => Duration::ZERO,
+        let grace = loop {
+            match control.recv_async().await {
+                Ok(Control::Stop(grace)) => break grace,
+                Ok(Control::Lost(actor, why)) => shard.lose(actor.as_ref(), why),
+                Ok(Control::EndEvents) => {}
+                // The node was dropped without being stopped.
+                Err(_) => break Duration::ZERO,
+            }
         };
+        let losing = Rc::clone(&shard);
+        glommio::spawn_local(async move {
+            while let Ok(told) = control.recv_async().await {
+                match told {
+                    Control::Lost(actor, why) => losing.lose(actor.as_ref(), why),
+                    Control::EndEvents => losing.lose(None, "this node is stopping".into()),
+                    Control::Stop(_) => {}
+                }
+            }
+        })
+        .detach();
         front.connections().stop();
         let cut = shard.stop(grace).await;
         let _ = sleeper.timeout(Duration::from_secs(1), front.connections().drained()).await;

@@ -13,7 +13,7 @@ use std::{
 use wasmkeep_host::{Identity, Timers, Version};
 use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule};
 
-use crate::{config::ActorLimits, egress::Egress, metrics::Metrics, runtime::OffloadPool};
+use crate::{cluster::Cluster, config::ActorLimits, egress::Egress, metrics::Metrics, runtime::OffloadPool};
 
 /// A class with its code loaded.
 pub(crate) struct Class {
@@ -41,6 +41,8 @@ pub(crate) struct NodeState {
     pub(crate) shards: usize,
     pub(crate) offload: OffloadPool,
     pub(crate) timers: Timers,
+    /// On a node with a bucket.
+    pub(crate) cluster: Option<Cluster>,
     pub(crate) egress: Arc<Egress>,
     pub(crate) metrics: Metrics,
     pub(crate) shards_ready: AtomicUsize,

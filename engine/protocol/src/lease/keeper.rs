@@ -70,6 +70,12 @@ impl ValidLease {
         self.epoch
     }
 
+    /// When it ends, unless it is renewed.
+    #[must_use]
+    pub fn until(&self) -> Moment {
+        self.until
+    }
+
     /// Whether it still is.
     #[must_use]
     pub fn holds(&self, now: Moment) -> bool {

@@ -29,6 +29,12 @@ impl SnapshotSchedule {
         Self { uploads, failures: 0, wait: None }
     }
 
+    /// Whether a failed snapshot makes it wait: then it has to be kept while the actor sleeps.
+    #[must_use]
+    pub const fn has_wait(&self) -> bool {
+        self.wait.is_some()
+    }
+
     /// A write's file was uploaded.
     pub fn uploaded(&mut self) {
         self.uploads += 1;

@@ -9,6 +9,10 @@ use wasmkeep_bucket::{Bucket, Outcome, Precondition};
 use super::*;
 use crate::kit::key;
 
+fn start(folder: &tempfile::TempDir) -> BucketCore<Laned<AnyBucket>> {
+    BucketCore::start(config(folder), |bucket| bucket).expect("it starts")
+}
+
 fn config(folder: &tempfile::TempDir) -> CoreConfig {
     let url = format!("file://{}", folder.path().display()).parse().expect("a bucket");
     CoreConfig { url, environment: Vec::new(), cpu: None }
@@ -23,14 +27,14 @@ fn wait<T>(work: impl Future<Output = T>) -> T {
 #[test]
 fn a_thread_without_tokio_reads_and_writes_the_bucket() {
     let folder = tempfile::tempdir().expect("a folder");
-    let core = BucketCore::start(config(&folder)).expect("it starts");
-    let written = wait(core.run(Lane::Lease, async |site| {
-        let bucket = site.bucket.on(Lane::Lease);
+    let core = start(&folder);
+    let written = wait(core.run(Lane::Lease, async |bucket| {
+        let bucket = bucket.on(Lane::Lease);
         bucket.put(&key("nodes/a"), Bytes::from_static(b"here"), &Precondition::Absent).await
     }));
     assert!(matches!(written, Ok(Outcome::Written(_))), "{written:?}");
-    let read = wait(core.run(Lane::Restore, async |site| {
-        let object = site.bucket.on(Lane::Restore).get(&key("nodes/a"), None).await.expect("there");
+    let read = wait(core.run(Lane::Restore, async |bucket| {
+        let object = bucket.on(Lane::Restore).get(&key("nodes/a"), None).await.expect("there");
         object.bytes(64).await
     }));
     assert_eq!(read, Ok(Ok(Bytes::from_static(b"here"))));
@@ -39,7 +43,7 @@ fn a_thread_without_tokio_reads_and_writes_the_bucket() {
 #[test]
 fn jobs_that_wait_start_in_the_order_of_their_lanes() {
     let folder = tempfile::tempdir().expect("a folder");
-    let core = BucketCore::start(config(&folder)).expect("it starts");
+    let core = start(&folder);
     let order = Arc::new(Mutex::new(Vec::new()));
     let (release, held) = std::sync::mpsc::channel::<()>();
     let (begin, begun) = std::sync::mpsc::channel();
@@ -75,7 +79,7 @@ fn jobs_that_wait_start_in_the_order_of_their_lanes() {
 #[test]
 fn jobs_handed_in_are_done_before_the_thread_ends() {
     let folder = tempfile::tempdir().expect("a folder");
-    let core = BucketCore::start(config(&folder)).expect("it starts");
+    let core = start(&folder);
     let (done, waits) = std::sync::mpsc::channel();
     let mut job = Box::pin(core.run(Lane::Upload, async move |_| {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -92,11 +96,12 @@ fn jobs_handed_in_are_done_before_the_thread_ends() {
 fn settings_that_cannot_work_are_told_at_the_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let cpu = rustix::thread::CpuSet::MAX_CPU;
-    let error = BucketCore::start(CoreConfig { cpu: Some(cpu), ..config(&folder) }).expect_err("no such CPU");
+    let error =
+        BucketCore::start(CoreConfig { cpu: Some(cpu), ..config(&folder) }, drop).expect_err("no such CPU");
     assert!(matches!(error, StartError::Pin { .. }), "{error}");
     let url = "s3://bucket".parse().expect("a bucket");
     let config =
         CoreConfig { url, environment: vec![("AWS_ENDPOINT".into(), "not a url".into())], cpu: None };
-    let error = BucketCore::start(config).expect_err("no endpoint");
+    let error = BucketCore::start(config, drop).expect_err("no endpoint");
     assert!(matches!(error, StartError::Open(_)), "{error}");
 }

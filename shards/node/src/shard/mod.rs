@@ -4,6 +4,7 @@ mod answer;
 mod body;
 mod calls;
 mod guest;
+mod replica;
 mod route;
 mod upgrade;
 mod world;
@@ -13,7 +14,7 @@ use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, sync::Arc, time::Durati
 use bytes::Bytes;
 use futures::future::{Either, select};
 use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts, uri::PathAndQuery};
-use wasmkeep_actor::{Actors, Event, Failure, Guest, Limits};
+use wasmkeep_actor::{Actors, Event, Failure, Guest, Limits, Refusal};
 use wasmkeep_host::{ActorEvent, HttpEvent, RequestBody, ResponseBody, Unanswered};
 use wasmkeep_protocol::{
     ActorClass, ActorId,
@@ -117,6 +118,15 @@ impl Shard {
         self.metrics.hops.inc();
         let message = Message::Event(Box::new((id.clone(), event)));
         self.endpoint.send(owner, message, MESH_WAIT, &self.context.sleeper).await
+    }
+
+    /// The node lost an actor, or every one of this shard (R-LEASE-3, R-WS-1).
+    pub(crate) fn lose(&self, actor: Option<&ActorId>, why: String) {
+        self.actors.lose(actor, &Refusal::NotHeld(why));
+        match actor {
+            Some(actor) => self.world.sockets.close_actor(actor, close::RESTART, "the actor moved"),
+            None => self.world.sockets.close_all(close::RESTART, "the actor moved"),
+        }
     }
 
     /// Sends a connection to the shard it belongs to; one that cannot be taken there now is given back.

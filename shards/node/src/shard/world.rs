@@ -1,6 +1,13 @@
 //! What a shard offers its actors: the executor, the offload threads, databases, instances.
 
-use std::{cell::OnceCell, path::PathBuf, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::HashMap,
+    path::PathBuf,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use wasmkeep_actor::{Happening, Refusal, World};
 use wasmkeep_host::{Calls, Identity, InstantiateError, Setting};
@@ -10,7 +17,10 @@ use wasmkeep_protocol::{
 };
 use wasmkeep_storage::{Database, Offload};
 
-use super::guest::{MemoryMeter, MeteredInstance};
+use super::{
+    guest::{MemoryMeter, MeteredInstance},
+    replica::{self, Replica},
+};
 use crate::{
     metrics::ShardMetrics,
     runtime::{Label, OffloadPool, ShardContext},
@@ -28,6 +38,8 @@ pub(crate) struct ShardWorld {
     /// Set once the shard it belongs to is there.
     pub(crate) calls: OnceCell<Rc<dyn Calls>>,
     pub(crate) sockets: Sockets,
+    /// Of the actors that are open, on a node with a bucket.
+    replicas: RefCell<HashMap<ActorId, Rc<Replica>>>,
 }
 
 impl ShardWorld {
@@ -40,7 +52,16 @@ impl ShardWorld {
             close_within: SOCKET_CLOSE_WITHIN,
         };
         let sockets = Sockets::new(rules, context.sleeper.clone(), node.metrics.sockets(context.index));
-        Self { node, context, offload, metrics, memory: Rc::default(), calls: OnceCell::new(), sockets }
+        Self {
+            node,
+            context,
+            offload,
+            metrics,
+            memory: Rc::default(),
+            calls: OnceCell::new(),
+            sockets,
+            replicas: RefCell::default(),
+        }
     }
 
     /// Where the actor's database is.
@@ -77,6 +98,11 @@ impl ShardWorld {
         }
     }
 
+    fn replica(&self, id: &ActorId) -> Option<Rc<Replica>> {
+        self.node.cluster.as_ref()?;
+        self.replicas.borrow().get(id).cloned()
+    }
+
     fn metered(
         &self,
         instance: Result<wasmkeep_host::Instance, InstantiateError>,
@@ -110,6 +136,16 @@ impl World for ShardWorld {
     }
 
     async fn open(&self, id: &ActorId) -> Result<Database, Refusal> {
+        if let Some(cluster) = &self.node.cluster {
+            let path = self.database_path(id);
+            let opened = replica::open(cluster, &self.offload, id, &path, &self.node.storage).await;
+            if let Err(refusal) = &opened {
+                tracing::warn!(class = %id.class, name = %id.name, "{refusal}");
+            }
+            let (database, replica) = opened?;
+            self.replicas.borrow_mut().insert(id.clone(), replica);
+            return Ok(database);
+        }
         let opened = Database::open_on(&*self.offload, &self.database_path(id), &self.node.storage).await;
         opened.map_err(|error| {
             tracing::error!(class = %id.class, name = %id.name, "{error}");
@@ -126,7 +162,7 @@ impl World for ShardWorld {
             class: id.class.to_string(),
             name: id.name.to_string(),
             node: self.node.node_id.to_string(),
-            generation: 0,
+            generation: self.replica(id).map_or(0, |replica| replica.generation()),
             version: class.version.id().to_owned(),
         });
         let sockets = Rc::new(self.sockets.of(id)) as Rc<dyn wasmkeep_host::Sockets>;
@@ -142,7 +178,46 @@ impl World for ShardWorld {
         self.node.classes.get(class).map_or_else(String::new, |class| class.version.id().to_owned())
     }
 
+    fn may_run(&self, id: &ActorId) -> Result<(), Refusal> {
+        match self.replica(id) {
+            Some(replica) if !replica.stands() => {
+                Err(Refusal::NotHeld("the actor is no longer this node's".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn replicate(&self, id: &ActorId, database: &Rc<Database>) -> Result<(), String> {
+        match self.replica(id) {
+            Some(replica) => replica.replicate(database).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn close(&self, id: &ActorId, database: Database, erasing: bool) {
+        let replica = self.replica(id);
+        if let Some(replica) = &replica
+            && !erasing
+        {
+            replica.settle(&database).await;
+        }
+        database.close(&*self.offload).await;
+        if let Some(replica) = replica
+            && !erasing
+        {
+            self.replicas.borrow_mut().remove(id);
+            replica.finish().await;
+        }
+    }
+
     async fn erase(&self, id: &ActorId) {
+        let replica = self.replicas.borrow_mut().remove(id);
+        if let Some(replica) = replica
+            && let Err(error) = replica.delete().await
+        {
+            // As for a plain write whose node died: the next request finds the actor as it was (R-DEL-1).
+            tracing::error!(class = %id.class, name = %id.name, "a deletion may not be in the bucket: {error}");
+        }
         self.sockets.close_actor(id, close::NORMAL, "the actor was deleted");
         let path = self.database_path(id);
         let removed = self.offload.run(move || wasmkeep_storage::remove(&path)).await;

@@ -1,0 +1,310 @@
+//! A node and its bucket: what the shards ask of the bucket core, and what it tells them.
+//!
+//! Owns the start (proof of the store, start check, first lease) and the end of a node's membership. The deciding
+//! code is `protocol`'s, what carries it out `membership`'s and `replica`'s; both live on the bucket core in a
+//! [`station::Station`]. Nothing here waits on a shard's own core.
+
+mod lease;
+mod station;
+
+use std::{
+    convert::Infallible,
+    path::PathBuf,
+    rc::Rc,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use wasmkeep_bucket::BucketUrl;
+use wasmkeep_core::{BucketCore, CoreConfig, Gone, Lane, ProveError, prove};
+use wasmkeep_protocol::{
+    ActorId, NodeId, Tenant,
+    history::Point,
+    lease::{Exit, Identity, Timing},
+    limits::PAGE_BYTES,
+    ownership::Denial,
+    records::{Presence, Process},
+    view::View,
+};
+use wasmkeep_replica::{Commit, GivenUp, Need, RestoreError};
+
+use self::station::{Plan, Station};
+pub(crate) use self::{
+    lease::LeaseCell,
+    station::{Flags, TakeError, Taken},
+};
+
+/// How a node takes part in a cluster.
+#[derive(Debug, Clone)]
+pub struct ClusterConfig {
+    /// The bucket all nodes of the cluster share.
+    pub bucket: BucketUrl,
+    /// The process's environment, of which the `AWS_*` variables are used (R-FLAG-4).
+    pub environment: Vec<(String, String)>,
+    /// URL at which other nodes reach this one.
+    pub advertise: String,
+    /// CPU of the bucket thread (R-FLAG-7).
+    pub cpu: Option<usize>,
+    /// Time history stays in the bucket before it may be collected (R-HIST-1).
+    pub retention: Duration,
+    /// Longest time a request is kept for a dead node's actor; zero for none (R-WAIT-1).
+    pub failover_wait: Duration,
+}
+
+/// Why a node does not become part of its cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The bucket's settings, or the thread.
+    #[error(transparent)]
+    Core(#[from] wasmkeep_core::StartError),
+    /// The store.
+    #[error("{0}; use another store")]
+    Store(#[from] ProveError),
+    /// The start check, or what ended the membership before it began.
+    #[error("{0}")]
+    Membership(Exit),
+    /// The bucket thread ended.
+    #[error(transparent)]
+    Gone(#[from] Gone),
+}
+
+/// What the bucket core tells the node.
+#[derive(Debug, Clone)]
+pub(crate) enum Word {
+    /// The lease is valid, or was renewed.
+    Valid,
+    /// It ran out: every actor is lost.
+    Lapsed,
+    /// A clean stop: the time for events in flight is over.
+    EndEvents,
+    /// This actor's uploads failed for good (R-REPL-4).
+    GivenUp(ActorId, String),
+    /// A pass over an actor's history has ended.
+    Collected { deleted: u64, failed: bool },
+}
+
+/// A node's side of its cluster, for any thread. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    core: BucketCore<Rc<Station>>,
+    pub(crate) lease: Arc<LeaseCell>,
+    pub(crate) view: Arc<arc_swap::ArcSwap<View>>,
+    pub(crate) config: Arc<ClusterConfig>,
+    pub(crate) process: Process,
+    exit: Ending,
+}
+
+/// How the membership ended, once it has: then the channel is closed.
+#[derive(Clone)]
+pub(crate) struct Ending {
+    how: Arc<OnceLock<Exit>>,
+    open: flume::Receiver<Infallible>,
+}
+
+impl Ending {
+    /// Waits for the end. `None`: the bucket thread ended without saying how.
+    pub(crate) fn wait(&self) -> Option<Exit> {
+        let Err(_) = self.open.recv();
+        self.how.get().cloned()
+    }
+}
+
+/// What a node is, to its cluster.
+pub(crate) struct Me {
+    pub(crate) node: NodeId,
+    pub(crate) tenant: Tenant,
+    pub(crate) storage_bytes_max: u64,
+}
+
+impl Cluster {
+    /// Joins: opens the bucket, proves the store, passes the start check and waits for the first lease, which takes
+    /// 15 s after a first start or a crash (R-LEASE-8). A bucket that does not answer is tried again.
+    ///
+    /// # Errors
+    /// [`ClusterError`]; the node must not serve.
+    pub(crate) fn join(
+        me: Me,
+        config: ClusterConfig,
+        tell: impl Fn(Word) + Send + Sync + 'static,
+    ) -> Result<Self, ClusterError> {
+        let timing = Timing::default();
+        let process = Process::from_bits(rand::random());
+        let lease = Arc::new(LeaseCell::default());
+        let view = Arc::new(arc_swap::ArcSwap::from_pointee(View::unknown(&timing)));
+        let (valid, first_lease) = flume::bounded(1);
+        let plan = Plan {
+            identity: Identity { node: me.node, process },
+            presence: Presence {
+                advertise: config.advertise.clone(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                ..Presence::default()
+            },
+            tenant: me.tenant,
+            timing,
+            retention: config.retention,
+            pages_max: u32::try_from(me.storage_bytes_max / u64::from(PAGE_BYTES)).unwrap_or(u32::MAX),
+            lease: Arc::clone(&lease),
+            view: Arc::clone(&view),
+            tell: Arc::new(move |word| {
+                if matches!(word, Word::Valid) {
+                    // Only the first is waited for.
+                    let _ = valid.try_send(());
+                } else {
+                    tell(word);
+                }
+            }),
+        };
+        let core_config = CoreConfig {
+            url: config.bucket.clone(),
+            environment: config.environment.clone(),
+            cpu: config.cpu,
+        };
+        let core = BucketCore::start(core_config, move |way| Station::new(way, plan))?;
+        let (ended, open) = flume::bounded(0);
+        let exit = Ending { how: Arc::default(), open };
+        let how = Arc::clone(&exit.how);
+        let cluster = Self { core, lease, view, config: Arc::new(config), process, exit };
+        block_on(cluster.core.run(Lane::Lease, async |station| {
+            tracing::info!("proving that the bucket keeps its conditions");
+            prove(&station.lease_way(), |why| tracing::warn!("{why}; trying again")).await.map(drop)
+        }))??;
+        tracing::info!("checking that no other process runs with this node id");
+        block_on(cluster.core.post(Lane::Lease, move |station| {
+            let station = Rc::clone(station);
+            tokio::task::spawn_local(async move {
+                // Nobody else sets it.
+                let _ = how.set(station.live().await);
+                drop(ended);
+            });
+        }))?;
+        let valid = flume::Selector::new()
+            .recv(&first_lease, |valid| valid.is_ok())
+            .recv(&cluster.exit.open, |_| false)
+            .wait();
+        if valid {
+            return Ok(cluster);
+        }
+        Err(cluster.exit.wait().map_or(ClusterError::Gone(Gone), ClusterError::Membership))
+    }
+
+    /// How the membership ends.
+    pub(crate) fn ending(&self) -> Ending {
+        self.exit.clone()
+    }
+
+    /// Takes the actor without looking at its history; the generation of the hold.
+    pub(crate) async fn claim(&self, actor: &ActorId, fresh: bool) -> Result<u64, Denial> {
+        let actor = actor.clone();
+        let claimed =
+            self.core.run(Lane::Durable, async move |station| station.claim(&actor, fresh).await).await;
+        claimed.unwrap_or(Err(Denial::NotTaking))
+    }
+
+    /// Takes the actor and looks at its history.
+    pub(crate) async fn take(&self, actor: &ActorId) -> Result<Taken, TakeError> {
+        let actor = actor.clone();
+        let taken = self.core.run(Lane::Durable, async move |station| station.take(&actor).await).await;
+        taken.unwrap_or(Err(TakeError::Denied(Denial::NotTaking)))
+    }
+
+    /// Puts the actor's latest state at `path`; the state, and the uploads since its last snapshot.
+    pub(crate) async fn rebuild(&self, actor: &ActorId, path: PathBuf) -> Result<(Point, u64), RestoreError> {
+        let actor = actor.clone();
+        let rebuilt =
+            self.core.run(Lane::Restore, async move |station| station.rebuild(&actor, path).await).await;
+        rebuilt.unwrap_or(Err(RestoreError::GivenUp))
+    }
+
+    /// Begins the uploads of an actor that is open at `at`.
+    pub(crate) async fn begin(
+        &self,
+        actor: &ActorId,
+        generation: u64,
+        at: Point,
+        uploads: u64,
+    ) -> Result<Arc<Flags>, GivenUp> {
+        let actor = actor.clone();
+        let begun =
+            self.core.run(Lane::Durable, async move |station| station.begin(&actor, generation, at, uploads));
+        begun.await.map_err(|Gone| GivenUp::Closed)
+    }
+
+    /// Sends a commit on its way, behind those of this actor sent before.
+    pub(crate) async fn push(&self, actor: &ActorId, commit: Commit) -> Result<(), GivenUp> {
+        let (actor, txid) = (actor.clone(), commit.to.txid);
+        let pushed = self.core.post(Lane::Durable, move |station| {
+            let station = Rc::clone(station);
+            if station.push(&actor, commit).is_ok() {
+                // Told by the flags; the wait only keeps them up to date.
+                tokio::task::spawn_local(async move { station.landed(&actor, txid, Need::Replicated).await });
+            }
+        });
+        pushed.await.map_err(|Gone| GivenUp::Closed)
+    }
+
+    /// Waits until the transaction is in the bucket, `commit` before it.
+    pub(crate) async fn landed(
+        &self,
+        actor: &ActorId,
+        commit: Option<Commit>,
+        txid: u64,
+        need: Need,
+    ) -> Result<(), GivenUp> {
+        let actor = actor.clone();
+        let landed = self.core.run(Lane::Durable, move |station| {
+            let station = Rc::clone(&station);
+            // Here and not in the future: jobs of a lane begin in order.
+            let pushed = commit.map_or(Ok(()), |commit| station.push(&actor, commit));
+            async move {
+                pushed?;
+                station.landed(&actor, txid, need).await
+            }
+        });
+        landed.await.unwrap_or(Err(GivenUp::Closed))
+    }
+
+    /// Uploads a periodic snapshot; whether it landed.
+    pub(crate) async fn snapshot(&self, actor: &ActorId, at: Point, body: Bytes) -> Result<bool, GivenUp> {
+        let actor = actor.clone();
+        let sent =
+            self.core.run(Lane::Upload, async move |station| station.snapshot(&actor, at, body).await).await;
+        sent.unwrap_or(Err(GivenUp::Closed))
+    }
+
+    /// Ends the uploads of an actor that was closed, and gives it up.
+    pub(crate) async fn finish(&self, actor: &ActorId) {
+        let actor = actor.clone();
+        // A core that is gone holds nothing.
+        let _ = self.core.post(Lane::Durable, move |station| station.finish(&actor)).await;
+    }
+
+    /// Records that the actor was deleted, and gives it up.
+    pub(crate) async fn delete(&self, actor: &ActorId, to: Point) -> Result<(), GivenUp> {
+        let actor = actor.clone();
+        let deleted =
+            self.core.run(Lane::Durable, async move |station| station.delete(&actor, to).await).await;
+        deleted.unwrap_or(Err(GivenUp::Closed))
+    }
+
+    /// A clean stop begins: nothing more is taken.
+    pub(crate) fn stop(&self) {
+        // A core that is gone takes nothing.
+        let _ = block_on(self.core.post(Lane::Lease, |station| station.stop()));
+    }
+
+    /// Every actor is closed: gives up what is held, then the lease; how it ended.
+    pub(crate) fn leave(&self) -> Option<Exit> {
+        let closing = self.core.post(Lane::Lease, |station| {
+            let station = Rc::clone(station);
+            tokio::task::spawn_local(async move { station.closed().await });
+        });
+        block_on(closing).ok()?;
+        self.exit.wait()
+    }
+}
+
+/// Waits on a thread that has nothing else to do: the node's own, at its start and its end.
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    futures::executor::block_on(work)
+}

@@ -1,0 +1,266 @@
+//! One actor's data between its database here and its history in the bucket, as its shard sees it.
+//!
+//! Opens the latest state, turns commits into what is uploaded, and lets durable writes wait for the bucket. The
+//! bucket core carries everything out; nothing here blocks a shard.
+
+use std::{
+    cell::Cell,
+    future::Future,
+    path::Path,
+    pin::Pin,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+};
+
+use wasmkeep_actor::Refusal;
+use wasmkeep_core::OnThread;
+use wasmkeep_protocol::{ActorId, history::Point, ownership::Denial};
+use wasmkeep_replica::{Commit, Content, GivenUp, Need, Surroundings};
+use wasmkeep_storage::{CommitSink, Config, Database, Error, OpenError};
+
+use crate::{
+    cluster::{Cluster, Flags, TakeError},
+    runtime::OffloadPool,
+};
+
+/// An open actor's way to the bucket.
+pub(crate) struct Replica {
+    cluster: Cluster,
+    actor: ActorId,
+    generation: u64,
+    /// Of the lease it was opened under.
+    epoch: u64,
+    /// What has been handed to the bucket core leads to this.
+    taken: Cell<Point>,
+    /// The database had data before there was any history: it becomes the history as it is.
+    seeds: Cell<bool>,
+    flags: Arc<Flags>,
+    offload: Rc<OffloadPool>,
+}
+
+/// Takes the actor and opens its latest state (R-OWN-1, R-RST-1, R-REPL-5).
+pub(super) async fn open(
+    cluster: &Cluster,
+    offload: &Rc<OffloadPool>,
+    actor: &ActorId,
+    path: &Path,
+    config: &Config,
+) -> Result<(Database, Rc<Replica>), Refusal> {
+    let Some(epoch) = cluster.lease.epoch() else { return Err(no_lease()) };
+    let taken = cluster.take(actor).await.map_err(refused_take)?;
+    let here = local(offload, path, config, taken.end).await?;
+    let (database, at, uploads, seeds) = match here {
+        Local::Current { database, seeds } => (database, taken.end, taken.uploads, seeds),
+        Local::Other => {
+            let rebuilt = cluster.rebuild(actor, path.to_owned()).await;
+            let (at, uploads) = rebuilt.map_err(|error| {
+                tracing::error!(class = %actor.class, name = %actor.name, "restore: {error}");
+                match error.is_lossy() {
+                    true => Refusal::Damaged(error.to_string()),
+                    false => Refusal::NotHeld("the actor could not be restored from the bucket".into()),
+                }
+            })?;
+            let database = Database::open_on(&**offload, path, config).await.map_err(cannot_open)?;
+            let checksum = database.begin_capture(&**offload).await.map_err(unreadable)?;
+            if !at.is_empty() && checksum.get() != at.checksum {
+                return Err(Refusal::Damaged("the restored database is not what its history says".into()));
+            }
+            (database, at, uploads, false)
+        }
+    };
+    let begun = cluster.begin(actor, taken.generation, at, uploads).await;
+    let flags = begun.map_err(|_| no_lease())?;
+    let replica = Replica {
+        cluster: cluster.clone(),
+        actor: actor.clone(),
+        generation: taken.generation,
+        epoch,
+        taken: Cell::new(at),
+        seeds: Cell::new(seeds),
+        flags,
+        offload: Rc::clone(offload),
+    };
+    let replica = Rc::new(replica);
+    database.set_sink(Rc::clone(&replica) as Rc<dyn CommitSink>);
+    Ok((database, replica))
+}
+
+/// What the local disk has.
+enum Local {
+    /// The state that the history ends with; or, without a history, whatever there is.
+    Current { database: Database, seeds: bool },
+    /// Something else, or nothing.
+    Other,
+}
+
+async fn local(
+    offload: &Rc<OffloadPool>,
+    path: &Path,
+    config: &Config,
+    end: Point,
+) -> Result<Local, Refusal> {
+    let file = path.to_owned();
+    let exists = offload.run(move || file.exists()).await.unwrap_or(false);
+    let has_history = end != Point::START;
+    if has_history && (end.is_empty() || !exists) {
+        return Ok(Local::Other);
+    }
+    let database = match Database::open_on(&**offload, path, config).await {
+        Ok(database) => database,
+        // The bucket has the durable copy: a local file that cannot be read is replaced like an old one.
+        Err(OpenError::Damaged { .. }) if has_history => return Ok(Local::Other),
+        Err(error) => return Err(cannot_open(error)),
+    };
+    match database.begin_capture(&**offload).await {
+        Ok(_) if !has_history => Ok(Local::Current { database, seeds: exists }),
+        Ok(checksum) if checksum.get() == end.checksum => Ok(Local::Current { database, seeds: false }),
+        Ok(_) => {
+            database.close(&**offload).await;
+            Ok(Local::Other)
+        }
+        Err(error) if !has_history => Err(unreadable(error)),
+        Err(_) => Ok(Local::Other),
+    }
+}
+
+fn no_lease() -> Refusal {
+    Refusal::NotHeld("this node cannot reach the cluster's bucket".into())
+}
+
+fn cannot_open(error: OpenError) -> Refusal {
+    match error {
+        OpenError::Damaged { .. } => Refusal::Damaged(error.to_string()),
+        _ => Refusal::Storage(error.to_string()),
+    }
+}
+
+fn unreadable(error: Error) -> Refusal {
+    Refusal::Storage(error.to_string())
+}
+
+fn refused_take(error: TakeError) -> Refusal {
+    match error {
+        TakeError::Denied(Denial::NoLease) => no_lease(),
+        TakeError::Denied(Denial::Unreadable(error)) => {
+            Refusal::Damaged(format!("its ownership record cannot be read: {error}"))
+        }
+        TakeError::Denied(Denial::BucketSilent) => {
+            Refusal::NotHeld("the cluster's bucket did not answer".into())
+        }
+        TakeError::Denied(Denial::NotTaking) => Refusal::NotHeld("this node takes no actors".into()),
+        TakeError::Denied(Denial::Owned(_)) => Refusal::NotHeld("the actor is on another node".into()),
+        TakeError::History(error) if !error.passes() => Refusal::Damaged(error.to_string()),
+        TakeError::History(error) => {
+            Refusal::NotHeld(format!("the actor's history could not be read: {error}"))
+        }
+    }
+}
+
+impl Replica {
+    /// Of this hold.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether events of the actor may run (R-LEASE-2, R-REPL-4).
+    pub(crate) fn stands(&self) -> bool {
+        !self.flags.ended.load(Ordering::Acquire) && self.cluster.lease.epoch() == Some(self.epoch)
+    }
+
+    /// Sends what was committed on its way, and the snapshot that is due (R-REPL-1).
+    pub(crate) async fn replicate(&self, database: &Database) -> Result<(), String> {
+        if !self.stands() {
+            return Err("the actor is no longer this node's".into());
+        }
+        let text = |error: Error| error.to_string();
+        if let Some(commit) = self.next_commit(database).await.map_err(text)? {
+            self.cluster.push(&self.actor, commit).await.map_err(|error| error.to_string())?;
+        }
+        if self.flags.snapshot_due.load(Ordering::Acquire) {
+            self.snapshot(database).await.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// The actor is held meanwhile; a snapshot that fails costs no write (R-REPL-3).
+    async fn snapshot(&self, database: &Database) -> Result<(), Error> {
+        let at = self.taken.get();
+        let lost = |error: GivenUp| Error::NotDurable(error.to_string());
+        self.cluster.landed(&self.actor, None, at.txid, Need::Replicated).await.map_err(lost)?;
+        let made = database.snapshot(&*self.offload, at.txid, now_ms()).await?;
+        self.cluster.snapshot(&self.actor, at, made.bytes.into()).await.map_err(lost)?;
+        Ok(())
+    }
+
+    /// What was committed since the last one, in the form the history needs.
+    async fn next_commit(&self, database: &Database) -> Result<Option<Commit>, Error> {
+        let changes = database.take_changes().await?;
+        let from = self.taken.get();
+        let txid = from.txid + 1;
+        if changes.is_none() && !self.seeds.get() {
+            return Ok(None);
+        }
+        let (checksum, content) = match changes {
+            Some(changes) if !from.is_empty() => (changes.after().get(), Content::Changes(changes)),
+            // The first of a history, or after a deletion: it has to stand by itself.
+            _ => {
+                let made = database.snapshot(&*self.offload, txid, now_ms()).await?;
+                let checksum = database.checksum().map_or(0, |checksum| checksum.get());
+                (checksum, Content::Whole(made.bytes.into()))
+            }
+        };
+        self.seeds.set(false);
+        let to = Point { txid, checksum };
+        self.taken.set(to);
+        Ok(Some(Commit { to, content }))
+    }
+
+    /// The database is about to be closed: waits until all of it is in the bucket.
+    pub(crate) async fn settle(&self, database: &Database) {
+        if !self.stands() {
+            return;
+        }
+        let last = async {
+            let commit = self.next_commit(database).await.map_err(|error| error.to_string())?;
+            let txid = self.taken.get().txid;
+            let landed = self.cluster.landed(&self.actor, commit, txid, Need::Replicated).await;
+            landed.map_err(|error| error.to_string())
+        };
+        if let Err(why) = last.await {
+            let (class, name) = (&self.actor.class, &self.actor.name);
+            tracing::error!(%class, %name, "the last writes of an actor that was closed may not be in the bucket: {why}");
+        }
+    }
+
+    /// Ends its uploads and gives the actor up.
+    pub(crate) async fn finish(&self) {
+        self.cluster.finish(&self.actor).await;
+    }
+
+    /// Records the deletion (R-DEL-1).
+    pub(crate) async fn delete(&self) -> Result<(), GivenUp> {
+        let from = self.taken.get();
+        if from == Point::START {
+            // There is nothing in the bucket to delete.
+            self.finish().await;
+            return Ok(());
+        }
+        let empty = Point { txid: from.txid + 1, ..Point::START };
+        self.cluster.delete(&self.actor, empty).await
+    }
+}
+
+fn now_ms() -> i64 {
+    i64::try_from(OnThread.unix_ms()).unwrap_or(i64::MAX)
+}
+
+impl CommitSink for Replica {
+    fn flush<'a>(&'a self, database: &'a Database) -> Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>> {
+        Box::pin(async move {
+            let commit = self.next_commit(database).await?;
+            let txid = self.taken.get().txid;
+            let landed = self.cluster.landed(&self.actor, commit, txid, Need::Durable).await;
+            landed.map_err(|error| Error::NotDurable(error.to_string()))
+        })
+    }
+}
