@@ -5,7 +5,7 @@ use wasmkeep_protocol::headers::{is_hop_by_hop, is_platform};
 
 /// Removes what may not pass in either direction: fields of one connection, those `Connection` names
 /// (RFC 9110 section 7.6.1), and the platform's own. `content-length` and `host` stay even if named.
-pub(crate) fn strip(headers: &mut HeaderMap) {
+pub fn strip(headers: &mut HeaderMap) {
     if !headers.keys().any(|name| is_removed(name.as_str())) {
         return;
     }

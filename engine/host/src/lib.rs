@@ -33,7 +33,7 @@ pub use event::{
     OpenAnswer, RequestBody, RequestBodyError, ResponseBody, SocketClose, SocketMessage, SocketOpen, Ticket,
     Unanswered,
 };
-pub use headers::for_hook as headers_for_hook;
+pub use headers::{for_hook as headers_for_hook, strip as strip_headers};
 pub use instance::{Instance, InstantiateError, instance_memory_bytes};
 pub use load::{Hooks, LoadError, Version};
 pub use runtime::{CacheError, Runtime, RuntimeConfig, RuntimeError};

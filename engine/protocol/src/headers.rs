@@ -6,6 +6,9 @@ pub const PLATFORM_PREFIX: &str = "x-wasmkeep-";
 /// The node that answered (R-FWD-1).
 pub const NODE: &str = "x-wasmkeep-node";
 
+/// The node that sent a request on to this one: it goes no further (R-FWD-1).
+pub const FORWARDED: &str = "x-wasmkeep-forwarded";
+
 /// The actor that called, on a signed call between nodes only (R-CALL-2).
 pub const CALLER: &str = "x-wasmkeep-caller";
 

@@ -5,10 +5,10 @@ mod cluster;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use wasmkeep_bucket::BucketUrl;
 use wasmkeep_node::config::OutboundRange;
-use wasmkeep_protocol::{ActorClass, access::Rule, limits};
+use wasmkeep_protocol::{ActorClass, access::Rule, lease::Timing, limits};
 
 pub use actor::{ActorCommand, ActorPath, At, Export, Inspect, Verify};
 pub use cluster::{ClusterCommand, ClusterStatus, Fence, Forget};
@@ -31,7 +31,8 @@ pub enum Command {
     #[command(
         after_help = "Exit statuses: 0 stopped cleanly, 2 a flag cannot be used, 3 a component cannot \
         be served, 4 the data directory cannot be used, 5 the address is taken, 6 memlock is too low, \
-        7 io_uring is not available, 8 the cores cannot be used as asked, 70 a fault of ours."
+        7 io_uring is not available, 8 the cores cannot be used as asked, 9 the bucket cannot be used, \
+        14 another process has this node id, 15 the node was fenced, 70 a fault of ours."
     )]
     Serve(Box<Serve>),
     /// Serve the sample actors and print what to try.
@@ -102,9 +103,9 @@ pub struct Node {
     #[arg(long, value_name = "DIR", default_value = ".wasmkeep")]
     pub data_dir: PathBuf,
 
-    /// This node's name, in the `x-wasmkeep-node` header.
-    #[arg(long, value_name = "ID", default_value = "local")]
-    pub node_id: wasmkeep_protocol::NodeId,
+    /// This node's name, in the `x-wasmkeep-node` header; in a cluster, unique among its nodes [default: local].
+    #[arg(long, value_name = "ID")]
+    pub node_id: Option<wasmkeep_protocol::NodeId>,
 
     /// Let actors connect to these addresses although they are not public. Repeatable.
     #[arg(long, value_name = "CIDR")]
@@ -114,6 +115,10 @@ pub struct Node {
     #[arg(long, value_name = "N", default_value_t = limits::CONNECTIONS_MAX, value_parser = at_least_one)]
     pub max_connections: usize,
 
+    /// The bucket and the cluster.
+    #[command(flatten)]
+    pub cluster: Cluster,
+
     /// Limits of actors.
     #[command(flatten)]
     pub limits: ActorLimits,
@@ -121,6 +126,45 @@ pub struct Node {
     /// Which cores do the work, and how.
     #[command(flatten)]
     pub placement: Placement,
+}
+
+/// Flags of a node with a bucket (R-FLAG-3).
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct Cluster {
+    /// Keep actors in this bucket, shared with the other nodes: s3://BUCKET[/PREFIX], or file:///DIR for
+    /// nodes on one machine. Credentials and endpoint come from the AWS_* variables.
+    #[arg(long, value_name = "URL")]
+    pub bucket: Option<BucketUrl>,
+
+    /// URL at which other nodes reach this one [default: http:// and the --listen address].
+    #[arg(long, value_name = "URL")]
+    pub advertise: Option<String>,
+
+    /// Whether nodes talk to each other in plain HTTP: refuse or accept. Only accept works so far.
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = Plaintext::Refuse)]
+    pub cluster_plaintext: Plaintext,
+
+    /// Seconds a GET or an upgrade is kept for an actor whose node died; 0 for not at all.
+    #[arg(long, value_name = "SECONDS", default_value_t = Timing::default().failover_wait().as_secs())]
+    pub failover_wait_secs: u64,
+
+    /// Seconds old history stays in the bucket before it may be deleted.
+    #[arg(long, value_name = "SECONDS", default_value_t = limits::HISTORY_RETENTION.as_secs())]
+    pub history_retention_secs: u64,
+
+    /// CPU the bucket's thread stays on [default: any].
+    #[arg(long, value_name = "CPU")]
+    pub bucket_cpu: Option<usize>,
+}
+
+/// Whether plain HTTP is used between nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Plaintext {
+    /// Never.
+    Refuse,
+    /// With nodes that have no cluster listener.
+    Accept,
 }
 
 /// Limits of actors.

@@ -3,9 +3,10 @@
 use std::{fmt, process::ExitCode};
 
 use wasmkeep_node::{
-    NodeError,
+    ClusterError, CoreStartError, NodeError,
     runtime::{PreflightError, StartError},
 };
+use wasmkeep_protocol::lease::Exit;
 
 /// Exit statuses. Documented in the help of each command; a number never changes its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,10 @@ pub enum Status {
     Refused = 12,
     /// What was asked for cannot be written here.
     Output = 13,
+    /// Another process runs with this node id, or took it over.
+    NodeId = 14,
+    /// The node was fenced, or its heartbeat taken away.
+    Fenced = 15,
     /// A fault of ours.
     Internal = 70,
 }
@@ -70,6 +75,17 @@ impl fmt::Display for Failure {
     }
 }
 
+impl From<Exit> for Failure {
+    fn from(exit: Exit) -> Self {
+        let status = match &exit {
+            Exit::Stopped { .. } => Status::Clean,
+            Exit::Refused(_) | Exit::Replaced { .. } => Status::NodeId,
+            Exit::Fenced { .. } | Exit::Deleted | Exit::Overwritten(_) => Status::Fenced,
+        };
+        Self::new(status, exit)
+    }
+}
+
 impl From<NodeError> for Failure {
     fn from(error: NodeError) -> Self {
         let status = match &error {
@@ -80,7 +96,13 @@ impl From<NodeError> for Failure {
             NodeError::Preflight(PreflightError::IoUring(_)) => Status::IoUring,
             NodeError::Preflight(_)
             | NodeError::Start(StartError::SelfTest { .. } | StartError::Executor { .. }) => Status::Cores,
-            NodeError::Start(_)
+            NodeError::Cluster(ClusterError::Membership(exit)) => return exit.clone().into(),
+            NodeError::Cluster(ClusterError::Core(CoreStartError::Open(_)) | ClusterError::Store(_)) => {
+                Status::Bucket
+            }
+            NodeError::Cluster(ClusterError::Core(CoreStartError::Pin { .. })) => Status::Cores,
+            NodeError::Cluster(_)
+            | NodeError::Start(_)
             | NodeError::Runtime(_)
             | NodeError::Outbound(_)
             | NodeError::Sqlite(_)

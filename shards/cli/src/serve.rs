@@ -4,20 +4,20 @@ use std::{
     collections::{BTreeMap, HashSet},
     io::Write,
     path::Path,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use signal_hook::{consts::TERM_SIGNALS, iterator::Signals};
 use wasmkeep_node::{
     Config, Node,
-    config::{ActorLimits, ClassConfig, ComponentConfig},
+    config::{ActorLimits, ClassConfig, ClusterConfig, ComponentConfig},
     runtime::{CpuSet, Placement},
 };
-use wasmkeep_protocol::{ActorClass, access::Rule, limits};
+use wasmkeep_protocol::{ActorClass, access::Rule, lease::Exit, limits};
 
 use crate::{
-    args::{self, EnvFile, Serve},
+    args::{self, EnvFile, Plaintext, Serve},
     exit::{Failure, Status},
 };
 
@@ -43,7 +43,11 @@ pub(crate) fn signals() -> Result<Signals, Failure> {
 pub(crate) fn run(node: Node, mut signals: Signals) -> Result<(), Failure> {
     // A closed stdout is no reason not to serve.
     let _ = std::io::stdout().flush();
+    let ended = watch_membership(&node, &signals);
     signals.forever().next();
+    if let Some(exit) = ended.get() {
+        tracing::error!("{exit}");
+    }
     tracing::info!("stopping: events in flight have {:?}", limits::STOP_GRACE);
     for &signal in TERM_SIGNALS {
         // Conditional on the flag, which is set already.
@@ -56,10 +60,34 @@ pub(crate) fn run(node: Node, mut signals: Signals) -> Result<(), Failure> {
     if stopped.cut > 0 {
         tracing::warn!(actors = stopped.cut, "events that did not end in time were cut");
     }
-    match stopped.failed.first() {
-        None => Ok(()),
-        Some(failed) => Err(Failure::new(Status::Internal, failed)),
+    if let Some(failed) = stopped.failed.first() {
+        return Err(Failure::new(Status::Internal, failed));
     }
+    match stopped.membership {
+        None => Ok(()),
+        Some(Exit::Stopped { released }) => {
+            if !released {
+                tracing::warn!("the lease could not be released: others wait for it to lapse");
+            }
+            Ok(())
+        }
+        Some(exit) => Err(exit.into()),
+    }
+}
+
+/// Ends the wait for signals when the node's membership ends by itself; what it ended with.
+fn watch_membership(node: &Node, signals: &Signals) -> Arc<OnceLock<Exit>> {
+    let ended = Arc::new(OnceLock::new());
+    if let Some(wait) = node.ending() {
+        let (ended, handle) = (Arc::clone(&ended), signals.handle());
+        std::thread::spawn(move || {
+            if let Some(exit) = wait() {
+                let _ = ended.set(exit);
+            }
+            handle.close();
+        });
+    }
+    ended
 }
 
 fn config(flags: Serve) -> Result<Config, Failure> {
@@ -108,11 +136,17 @@ pub(crate) fn node_config(
     classes: Vec<ClassConfig>,
     stateless: Option<ComponentConfig>,
 ) -> Result<Config, Failure> {
+    let cluster = cluster(&flags)?;
     let limits = flags.limits;
+    let node_id = match flags.node_id {
+        Some(node_id) => node_id,
+        None => "local".parse().map_err(|error| Failure::new(Status::Internal, error))?,
+    };
     Ok(Config {
+        cluster,
         listen: flags.listen,
         data_dir: flags.data_dir,
-        node_id: flags.node_id,
+        node_id,
         tenant: "default".parse().map_err(|error| Failure::new(Status::Internal, error))?,
         classes,
         stateless,
@@ -131,6 +165,46 @@ pub(crate) fn node_config(
         stall_after: Duration::from_millis(flags.placement.stall_after_ms),
         placement: placement(flags.placement)?,
     })
+}
+
+/// The cluster's part of the configuration, with every combination of flags that cannot work refused (R-FLAG-5).
+fn cluster(flags: &args::Node) -> Result<Option<ClusterConfig>, Failure> {
+    let usage = |sentence: &str| Err(Failure::new(Status::Usage, sentence));
+    let args::Cluster { bucket, advertise, cluster_plaintext, .. } = &flags.cluster;
+    let Some(bucket) = bucket else {
+        if advertise.is_some() || *cluster_plaintext == Plaintext::Accept {
+            return usage(
+                "a node without a bucket is in no cluster: add --bucket s3://BUCKET[/PREFIX] or --bucket file:///DIR",
+            );
+        }
+        return Ok(None);
+    };
+    if flags.node_id.is_none() {
+        return usage("a node with a bucket needs a name of its own there: add --node-id ID");
+    }
+    if *cluster_plaintext == Plaintext::Refuse {
+        return usage(
+            "encryption between nodes is not built yet: keep the nodes on a private network and add \
+             --cluster-plaintext accept",
+        );
+    }
+    if advertise.is_none() && flags.listen.ip().is_unspecified() {
+        return usage("other nodes cannot reach every address at once: add --advertise http://HOST:PORT");
+    }
+    let is_plain = |url: &String| {
+        url.strip_prefix("http://").is_some_and(|host| !host.is_empty() && !host.contains('/'))
+    };
+    if !advertise.as_ref().is_none_or(is_plain) {
+        return usage("--advertise must be http://HOST:PORT, without a path");
+    }
+    Ok(Some(ClusterConfig {
+        bucket: bucket.clone(),
+        environment: std::env::vars().filter(|(name, _)| name.starts_with("AWS_")).collect(),
+        advertise: advertise.clone(),
+        cpu: flags.cluster.bucket_cpu,
+        retention: Duration::from_secs(flags.cluster.history_retention_secs),
+        failover_wait: Duration::from_secs(flags.cluster.failover_wait_secs),
+    }))
 }
 
 fn mib(number: u64) -> Result<usize, Failure> {

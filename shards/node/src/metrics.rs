@@ -3,6 +3,7 @@
 //! Every shard counts on handles of its own, so counting never makes two cores share a cache line; the `shard`
 //! label tells them apart and `sum by (class)` joins them.
 
+mod cluster;
 mod sockets;
 
 use std::{
@@ -28,7 +29,7 @@ use wasmkeep_actor::Happening;
 use wasmkeep_protocol::ActorClass;
 
 use self::sockets::SocketFamilies;
-pub(crate) use self::sockets::SocketMetrics;
+pub(crate) use self::{cluster::ClusterMetrics, sockets::SocketMetrics};
 use crate::{
     egress::OutboundMetrics,
     http::{Admission, Stats},
@@ -71,6 +72,8 @@ pub(crate) struct Metrics {
     families: Families,
     /// Of outbound requests.
     pub(crate) outbound: OutboundMetrics,
+    /// Of a node with a bucket.
+    pub(crate) cluster: ClusterMetrics,
     watched: Arc<OnceLock<Watched>>,
 }
 
@@ -132,8 +135,10 @@ impl Metrics {
         families.register(&mut registry);
         let outbound = OutboundMetrics::default();
         outbound.register(&mut registry);
+        let cluster = ClusterMetrics::default();
+        cluster.register(&mut registry);
         registry.register_collector(Box::new(RuntimeCollector { watched: Arc::clone(&watched), offload }));
-        Self { registry, families, outbound, watched }
+        Self { registry, families, outbound, cluster, watched }
     }
 
     /// To be called once, when the shards run.

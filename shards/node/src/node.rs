@@ -23,7 +23,7 @@ use crate::{
     config::{ComponentConfig, Config},
     egress::Egress,
     http::{self, Admission, Front, Handover, Inbound, ListenError, Stats},
-    metrics::{Metrics, Watched},
+    metrics::{ClusterMetrics, Metrics, Watched},
     runtime::{
         Endpoint, Hooks, OffloadPool, PreflightError, ShardContext, ShardFailed, Shards, StartError, mesh,
         offload::OFFLOAD_THREADS, preflight, preflight::open_files_max, start,
@@ -144,7 +144,7 @@ impl Node {
         })?;
         let offload = OffloadPool::start(OFFLOAD_THREADS).map_err(NodeError::Thread)?;
         let (controls, controlled): (Vec<_>, Vec<_>) = (0..shards).map(|_| flume::unbounded()).unzip();
-        let state = Arc::new(load(&config, &fitted, &runtime, offload, &controls)?);
+        let state = Arc::new(load(&config, &fitted, &runtime, offload, bound.address, &controls)?);
         let epochs = runtime.clone();
         let hooks = Hooks {
             on_tick: Box::new(move || epochs.advance_epoch()),
@@ -263,6 +263,7 @@ fn load(
     fitted: &Fitted,
     runtime: &Runtime,
     offload: OffloadPool,
+    listening: SocketAddr,
     controls: &[flume::Sender<Control>],
 ) -> Result<NodeState, NodeError> {
     let data_dir = std::path::absolute(&config.data_dir)
@@ -289,11 +290,20 @@ fn load(
             Some(Stateless { version, identity, env: Arc::clone(&component.env) })
         }
     };
+    let metrics = Metrics::new(offload.clone());
     // Last: nothing of the cluster is touched by a node that could not serve.
-    let cluster = config.cluster.clone().map(|joined| join(config, joined, controls)).transpose()?;
+    let me = Me {
+        node: config.node_id.clone(),
+        tenant: config.tenant.clone(),
+        listening,
+        storage_bytes_max: config.limits.storage_bytes_max,
+    };
+    let cluster = match config.cluster.clone() {
+        Some(joined) => Some(join(me, joined, metrics.cluster.clone(), controls)?),
+        None => None,
+    };
     let mut limits = config.limits;
     limits.resident_max = fitted.resident_max;
-    let metrics = Metrics::new(offload.clone());
     Ok(NodeState {
         node_id: config.node_id.clone(),
         tenant: config.tenant.clone(),
@@ -307,6 +317,7 @@ fn load(
         databases_dir: data_dir.join("actors").join(config.tenant.as_str()),
         limits,
         shards: config.placement.shards,
+        connections_max: fitted.connections_max,
         egress: Egress::new(&config.allow_outbound, fitted.outbound_max, metrics.outbound.clone())?,
         metrics,
         offload,
@@ -320,15 +331,11 @@ fn load(
 
 /// Joins the cluster; what its bucket core says reaches the shards by their controls.
 fn join(
-    config: &Config,
+    me: Me,
     joined: ClusterConfig,
+    metrics: ClusterMetrics,
     controls: &[flume::Sender<Control>],
 ) -> Result<Cluster, NodeError> {
-    let me = Me {
-        node: config.node_id.clone(),
-        tenant: config.tenant.clone(),
-        storage_bytes_max: config.limits.storage_bytes_max,
-    };
     let controls = controls.to_vec();
     let tell = move |word: Word| {
         let each = |control: fn() -> Control| {
@@ -338,7 +345,11 @@ fn join(
             }
         };
         match word {
-            Word::Valid | Word::Collected { .. } => {}
+            Word::Valid => {}
+            Word::Collected { deleted, failed } => {
+                metrics.collected.inc_by(deleted);
+                metrics.collect_failures.inc_by(u64::from(failed));
+            }
             Word::Lapsed => {
                 each(|| Control::Lost(None, "this node cannot reach the cluster's bucket".into()))
             }

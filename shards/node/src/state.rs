@@ -39,6 +39,7 @@ pub(crate) struct NodeState {
     pub(crate) storage: wasmkeep_storage::Config,
     pub(crate) limits: ActorLimits,
     pub(crate) shards: usize,
+    pub(crate) connections_max: usize,
     pub(crate) offload: OffloadPool,
     pub(crate) timers: Timers,
     /// On a node with a bucket.

@@ -9,6 +9,7 @@ mod station;
 
 use std::{
     convert::Infallible,
+    net::SocketAddr,
     path::PathBuf,
     rc::Rc,
     sync::{Arc, OnceLock},
@@ -27,7 +28,7 @@ use wasmkeep_protocol::{
     records::{Presence, Process},
     view::View,
 };
-use wasmkeep_replica::{Commit, GivenUp, Need, RestoreError};
+use wasmkeep_replica::{Commit, GivenUp, HistoryError, Need, RestoreError};
 
 use self::station::{Plan, Station};
 pub(crate) use self::{
@@ -42,8 +43,8 @@ pub struct ClusterConfig {
     pub bucket: BucketUrl,
     /// The process's environment, of which the `AWS_*` variables are used (R-FLAG-4).
     pub environment: Vec<(String, String)>,
-    /// URL at which other nodes reach this one.
-    pub advertise: String,
+    /// URL at which other nodes reach this one; its listening address when there is none.
+    pub advertise: Option<String>,
     /// CPU of the bucket thread (R-FLAG-7).
     pub cpu: Option<usize>,
     /// Time history stays in the bucket before it may be collected (R-HIST-1).
@@ -91,7 +92,6 @@ pub(crate) struct Cluster {
     pub(crate) lease: Arc<LeaseCell>,
     pub(crate) view: Arc<arc_swap::ArcSwap<View>>,
     pub(crate) config: Arc<ClusterConfig>,
-    pub(crate) process: Process,
     exit: Ending,
 }
 
@@ -114,6 +114,7 @@ impl Ending {
 pub(crate) struct Me {
     pub(crate) node: NodeId,
     pub(crate) tenant: Tenant,
+    pub(crate) listening: SocketAddr,
     pub(crate) storage_bytes_max: u64,
 }
 
@@ -136,7 +137,7 @@ impl Cluster {
         let plan = Plan {
             identity: Identity { node: me.node, process },
             presence: Presence {
-                advertise: config.advertise.clone(),
+                advertise: config.advertise.clone().unwrap_or_else(|| format!("http://{}", me.listening)),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 ..Presence::default()
             },
@@ -164,7 +165,7 @@ impl Cluster {
         let (ended, open) = flume::bounded(0);
         let exit = Ending { how: Arc::default(), open };
         let how = Arc::clone(&exit.how);
-        let cluster = Self { core, lease, view, config: Arc::new(config), process, exit };
+        let cluster = Self { core, lease, view, config: Arc::new(config), exit };
         block_on(cluster.core.run(Lane::Lease, async |station| {
             tracing::info!("proving that the bucket keeps its conditions");
             prove(&station.lease_way(), |why| tracing::warn!("{why}; trying again")).await.map(drop)
@@ -206,6 +207,13 @@ impl Cluster {
         let actor = actor.clone();
         let taken = self.core.run(Lane::Durable, async move |station| station.take(&actor).await).await;
         taken.unwrap_or(Err(TakeError::Denied(Denial::NotTaking)))
+    }
+
+    /// Whether the bucket has data of the actor.
+    pub(crate) async fn exists(&self, actor: &ActorId) -> Result<bool, HistoryError> {
+        let actor = actor.clone();
+        let looked = self.core.run(Lane::Durable, async move |station| station.exists(&actor).await).await;
+        looked.unwrap_or(Err(HistoryError::Silent))
     }
 
     /// Puts the actor's latest state at `path`; the state, and the uploads since its last snapshot.

@@ -205,6 +205,12 @@ impl Station {
         Ok(Taken { generation, end, uploads: history.uploads_since_snapshot() })
     }
 
+    /// Whether the bucket has data of the actor.
+    pub(super) async fn exists(&self, actor: &ActorId) -> Result<bool, HistoryError> {
+        let history = self.restorer.look(&self.folder(actor)).await?;
+        Ok(history.end().is_some_and(|end| !end.is_empty()))
+    }
+
     /// Puts the actor's latest state at `path` (R-RST-4).
     pub(super) async fn rebuild(&self, actor: &ActorId, path: PathBuf) -> Result<(Point, u64), RestoreError> {
         let restored = self.restorer.rebuild(&self.folder(actor), &path).await?;

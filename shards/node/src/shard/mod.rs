@@ -3,7 +3,9 @@
 mod answer;
 mod body;
 mod calls;
+mod elsewhere;
 mod guest;
+mod keeping;
 mod replica;
 mod route;
 mod upgrade;
@@ -27,12 +29,15 @@ use wasmkeep_protocol::{
 use self::{
     body::Pump,
     calls::ShardCalls,
+    elsewhere::Abroad,
+    keeping::Keeping,
     route::{Route, guest_target},
     world::ShardWorld,
 };
 use crate::{
     http as front,
     metrics::ShardMetrics,
+    peers::Peers,
     runtime::{Endpoint, Label, SendError, ShardContext},
     socket,
     state::NodeState,
@@ -69,6 +74,8 @@ pub(crate) struct Shard {
     pub(crate) metrics: Rc<ShardMetrics>,
     node_header: HeaderValue,
     sweeping: Cell<bool>,
+    /// On a node with a bucket.
+    abroad: Option<Abroad>,
 }
 
 impl Shard {
@@ -86,7 +93,18 @@ impl Shard {
         // A checked node id is made of letters a header may hold.
         let node_header = HeaderValue::from_str(node.node_id.as_str())
             .unwrap_or_else(|_| HeaderValue::from_static("invalid"));
+        let abroad = node.cluster.clone().map(|cluster| Abroad {
+            peers: Peers::new(Rc::clone(&world.offload), context.sleeper.clone()),
+            keeping: Keeping::new(
+                cluster.clone(),
+                context.sleeper.clone(),
+                node.metrics.cluster.clone(),
+                node.connections_max / context.count,
+            ),
+            cluster,
+        });
         let shard = Rc::new(Self {
+            abroad,
             node,
             context,
             world,
@@ -160,9 +178,23 @@ impl Shard {
                 return response;
             }
             Route::Actor { id, rest } => {
-                let answered = self.actor(&id, rest, parts, request_body, &mut pump).await;
-                class = Some(id.class).filter(|class| self.node.classes.contains_key(class));
-                answered
+                let placed = match &self.abroad {
+                    Some(abroad) => self.placed(abroad, &id, &parts, &request_body).await,
+                    None => Ok(None),
+                };
+                match placed {
+                    Ok(None) => {
+                        let answered = self.actor(&id, rest, parts, request_body, &mut pump).await;
+                        class = Some(id.class).filter(|class| self.node.classes.contains_key(class));
+                        answered
+                    }
+                    Ok(Some((abroad, node))) => {
+                        let response = self.forward(abroad, &node, parts, request_body).await;
+                        self.metrics.answered(Some(&id.class), response.status());
+                        return response;
+                    }
+                    Err(refused) => refused,
+                }
             }
             Route::Stateless => self.stateless(parts, request_body).await,
             Route::Health => answer::sentence(StatusCode::OK, "ok"),
@@ -210,7 +242,9 @@ impl Shard {
         let Some(class) = self.node.classes.get(&id.class) else {
             return Some(answer::sentence(StatusCode::NOT_FOUND, &self.unknown_class(&id.class)));
         };
-        match class.access.decide(&id.name, || self.world.database_path(id).exists()) {
+        // On a node with a bucket the bucket tells, once it is known where the actor is.
+        let exists = || self.abroad.is_some() || self.world.database_path(id).exists();
+        match class.access.decide(&id.name, exists) {
             Decision::Allow => None,
             Decision::NotFound => Some(answer::sentence(StatusCode::NOT_FOUND, "there is no such actor")),
             Decision::Forbidden => {
@@ -295,6 +329,9 @@ impl Shard {
     /// Finishes what waits within `grace`, closes every actor and every socket, and says how many actors did not
     /// end in time.
     pub(crate) async fn stop(&self, grace: Duration) -> usize {
+        if let Some(abroad) = &self.abroad {
+            abroad.keeping.stop();
+        }
         self.actors.stop();
         if self.context.sleeper.timeout(grace, self.actors.stopped()).await.is_err() {
             self.actors.give_up();

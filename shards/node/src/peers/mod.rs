@@ -1,0 +1,146 @@
+//! Other nodes, as one shard reaches them: connections kept open per shard, one request at a time on each.
+//!
+//! Owns what was written and what was not: a request goes out once, and is sent again only when the connection it was
+//! given to turned out to be closed before anything of it was written (R-FWD-2). Which node a request belongs to is
+//! `protocol`'s to say, what its answer means the shard's.
+
+mod io;
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    io::{Error, ErrorKind},
+    net::{SocketAddr, ToSocketAddrs},
+    rc::Rc,
+};
+
+use glommio::net::TcpStream;
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{SendRequest, handshake},
+};
+use wasmkeep_protocol::{
+    forwarding::{Remedy, Trouble, remedy},
+    limits::{FORWARD_ANSWER, FORWARD_CONNECT},
+};
+
+use self::io::PeerIo;
+use crate::{
+    http::RequestBody,
+    runtime::{OffloadPool, Sleeper},
+};
+
+/// Connections to one node that a shard keeps open while nothing uses them.
+const IDLE_MAX: usize = 32;
+
+type Connection = SendRequest<RequestBody>;
+
+/// The connections of one shard to other nodes.
+pub(crate) struct Peers {
+    idle: Rc<RefCell<HashMap<SocketAddr, Vec<Connection>>>>,
+    addresses: RefCell<HashMap<String, SocketAddr>>,
+    offload: Rc<OffloadPool>,
+    sleeper: Sleeper,
+}
+
+impl Peers {
+    pub(crate) fn new(offload: Rc<OffloadPool>, sleeper: Sleeper) -> Self {
+        Self { idle: Rc::default(), addresses: RefCell::default(), offload, sleeper }
+    }
+
+    /// Sends a request to the node at `url` (`http://HOST:PORT`) and gives the head of its answer.
+    ///
+    /// # Errors
+    /// What to do about it.
+    pub(crate) async fn send(
+        &self,
+        url: &str,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, Remedy> {
+        let mut request = request;
+        let address = self.address(url).await.ok_or_else(|| remedy(Trouble::NotOpened))?;
+        loop {
+            let (mut connection, is_fresh) = match self.take_idle(address) {
+                Some(connection) => (connection, false),
+                None => (self.open(address).await.map_err(|_| remedy(Trouble::NotOpened))?, true),
+            };
+            let answer = self.sleeper.timeout(FORWARD_ANSWER, connection.try_send_request(request)).await;
+            request = match answer {
+                Ok(Ok(answer)) => {
+                    self.keep(address, connection);
+                    return Ok(answer);
+                }
+                Ok(Err(mut unsent)) => match unsent.take_message() {
+                    // Nothing of it was written.
+                    Some(back) if !is_fresh && remedy(Trouble::ClosedUnused).again => back,
+                    _ => return Err(remedy(Trouble::Lost)),
+                },
+                Err(_) => return Err(remedy(Trouble::Silent)),
+            };
+        }
+    }
+
+    fn take_idle(&self, address: SocketAddr) -> Option<Connection> {
+        let mut idle = self.idle.borrow_mut();
+        let connections = idle.get_mut(&address)?;
+        while let Some(connection) = connections.pop() {
+            if connection.is_ready() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection once its answer has been read to its end.
+    fn keep(&self, address: SocketAddr, mut connection: Connection) {
+        let idle = Rc::clone(&self.idle);
+        glommio::spawn_local(async move {
+            if connection.ready().await.is_ok() {
+                let mut idle = idle.borrow_mut();
+                let connections = idle.entry(address).or_default();
+                if connections.len() < IDLE_MAX {
+                    connections.push(connection);
+                }
+            }
+        })
+        .detach();
+    }
+
+    async fn open(&self, address: SocketAddr) -> Result<Connection, Error> {
+        let opening = async {
+            let stream = TcpStream::connect(address).await.map_err(failed)?;
+            stream.set_nodelay(true).map_err(failed)?;
+            let (connection, driver) = handshake(PeerIo::new(stream)).await.map_err(failed)?;
+            glommio::spawn_local(async move {
+                // Whoever waits for an answer on it learns of its end.
+                let _ = driver.await;
+            })
+            .detach();
+            Ok(connection)
+        };
+        match self.sleeper.timeout(FORWARD_CONNECT, opening).await {
+            Ok(opened) => opened,
+            Err(_) => Err(Error::from(ErrorKind::TimedOut)),
+        }
+    }
+
+    /// Where `url` leads; a name is looked up once, off the shard.
+    async fn address(&self, url: &str) -> Option<SocketAddr> {
+        if let Some(known) = self.addresses.borrow().get(url) {
+            return Some(*known);
+        }
+        let host = url.strip_prefix("http://")?.to_owned();
+        let found = match host.parse() {
+            Ok(address) => address,
+            Err(_) => self.offload.run(move || host.to_socket_addrs().ok()?.next()).await.ok()??,
+        };
+        self.addresses.borrow_mut().insert(url.to_owned(), found);
+        Some(found)
+    }
+}
+
+/// Its text: glommio's own errors are not for other threads.
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::other(error.to_string())
+}

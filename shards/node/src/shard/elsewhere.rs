@@ -1,0 +1,163 @@
+//! Requests for actors this node may not hold: takes the actor, or sends the request to the node that has it, or
+//! keeps it until one of the two is possible (R-FWD, R-WAIT). Who owns what is decided by `protocol`.
+
+use std::rc::Rc;
+
+use http::{HeaderValue, Method, Request, Response, StatusCode, request::Parts};
+use http_body::Body;
+use wasmkeep_host::strip_headers;
+use wasmkeep_protocol::{
+    ActorId, NodeId,
+    access::Decision,
+    failover::End,
+    forwarding::{Ask, Here, Origin, Refusal, Route, route},
+    headers,
+};
+
+use super::{Shard, answer, body, keeping::Keeping};
+use crate::{cluster::Cluster, http as front, peers::Peers};
+
+/// One shard's side of its cluster.
+pub(super) struct Abroad {
+    pub(super) cluster: Cluster,
+    pub(super) peers: Peers,
+    pub(super) keeping: Rc<Keeping>,
+}
+
+/// Where a request is served.
+pub(super) enum Place {
+    /// Here: the actor is this node's.
+    Here,
+    /// By this node.
+    There(NodeId),
+    /// Nowhere now.
+    Refused(Refusal),
+}
+
+/// What a request is to the routing.
+pub(super) fn ask(parts: &Parts, is_empty: bool, is_upgrade: bool) -> Ask {
+    let forwarded = parts.headers.contains_key(headers::FORWARDED);
+    let reads = is_empty && matches!(parts.method, Method::GET | Method::HEAD);
+    Ask { origin: if forwarded { Origin::Peer } else { Origin::Outside }, bodiless: is_upgrade || reads }
+}
+
+impl Shard {
+    /// Whether a request is served here (`None`), or by which node; who refuses it says how.
+    pub(super) async fn placed<'a>(
+        &self,
+        abroad: &'a Abroad,
+        id: &ActorId,
+        parts: &Parts,
+        request_body: &front::RequestBody,
+    ) -> Result<Option<(&'a Abroad, NodeId)>, Response<wasmkeep_host::ResponseBody>> {
+        // A class that nobody may reach is refused before any wait.
+        if let Some(refused) = self.refused_access(id) {
+            return Err(refused);
+        }
+        let ask = ask(parts, request_body.is_end_stream(), false);
+        match self.place(abroad, id, ask).await {
+            Place::Here => match self.refused_existence(abroad, id).await {
+                None => Ok(None),
+                Some(refused) => Err(refused),
+            },
+            Place::There(node) => Ok(Some((abroad, node))),
+            Place::Refused(refusal) => Err(refused(refusal)),
+        }
+    }
+
+    /// Where the actor's events run, taking it if nobody has it. The wait for a takeover is part of it.
+    pub(super) async fn place(&self, abroad: &Abroad, id: &ActorId, ask: Ask) -> Place {
+        if self.actors.is_resident(id) {
+            return Place::Here;
+        }
+        let denial = match abroad.cluster.claim(id, false).await {
+            Ok(_) => return Place::Here,
+            Err(denial) => denial,
+        };
+        let keeps = !abroad.cluster.config.failover_wait.is_zero() && self.node.is_ready();
+        match abroad.keeping.with_suspects(|suspects| route(ask, &denial, Here { keeps }, suspects)) {
+            Route::Forward(node) => Place::There(node),
+            Route::Refuse(refusal) => Place::Refused(refusal),
+            Route::Keep(owner) => match abroad.keeping.keep(id, &owner).await {
+                Ok(End::Served) => Place::Here,
+                Ok(End::Sent(node) | End::OwnerAlive(node)) => Place::There(node),
+                Ok(End::LeaseLapsed) => Place::Refused(Refusal::NoLease),
+                Ok(_) | Err(_) => Place::Refused(Refusal::NotReachable),
+            },
+        }
+    }
+
+    /// Whether the access rule lets a request in to an actor that is this node's (R-ACC-1).
+    pub(super) async fn refused_existence(
+        &self,
+        abroad: &Abroad,
+        id: &ActorId,
+    ) -> Option<Response<wasmkeep_host::ResponseBody>> {
+        let class = self.node.classes.get(&id.class)?;
+        if class.access.decide(&id.name, || self.actors.is_resident(id)) == Decision::Allow {
+            return None;
+        }
+        match abroad.cluster.exists(id).await {
+            Ok(true) => None,
+            Ok(false) => Some(answer::sentence(StatusCode::NOT_FOUND, "there is no such actor")),
+            Err(_) => Some(refused(Refusal::BucketSilent)),
+        }
+    }
+
+    /// Sends a request to the node that holds its actor, once, and gives its answer (R-FWD-1 to R-FWD-3).
+    pub(super) async fn forward(
+        &self,
+        abroad: &Abroad,
+        node: &NodeId,
+        mut parts: Parts,
+        request_body: front::RequestBody,
+    ) -> Response<front::ResponseBody> {
+        let refuse = |refusal: Refusal| {
+            self.node.metrics.cluster.forwarded("refused");
+            refused(refusal).map(|body| body::response(body, None))
+        };
+        let view = abroad.cluster.view.load_full();
+        let peer = view.peer(node).and_then(|peer| peer.record.as_ref().ok());
+        let Some(url) = peer.map(|record| record.presence.advertise.clone()) else {
+            return refuse(Refusal::NotReachable);
+        };
+        let length = parts.headers.get(http::header::CONTENT_LENGTH).cloned();
+        strip_headers(&mut parts.headers);
+        parts.headers.remove(http::header::EXPECT);
+        if let Some(length) = length.filter(|_| !request_body.is_end_stream()) {
+            parts.headers.insert(http::header::CONTENT_LENGTH, length);
+        }
+        parts.headers.insert(headers::FORWARDED, self.node_header.clone());
+        match abroad.peers.send(&url, Request::from_parts(parts, request_body)).await {
+            Ok(answer) => {
+                self.node.metrics.cluster.forwarded("answered");
+                let (mut head, incoming) = answer.into_parts();
+                let by = head.headers.get(headers::NODE).cloned();
+                strip_headers(&mut head.headers);
+                head.headers.insert(headers::NODE, by.unwrap_or_else(|| named(node)));
+                Response::from_parts(head, front::ResponseBody::stream(incoming))
+            }
+            Err(remedy) => {
+                if remedy.suspect {
+                    abroad.keeping.suspect(node);
+                }
+                refuse(remedy.refusal)
+            }
+        }
+    }
+}
+
+/// The answer that says why a request was not served.
+pub(super) fn refused(refusal: Refusal) -> Response<wasmkeep_host::ResponseBody> {
+    let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        answer::retry_later(status, &refusal.to_string())
+    } else {
+        answer::sentence(status, &refusal.to_string())
+    }
+}
+
+fn named(node: &NodeId) -> HeaderValue {
+    // A checked node id is made of letters a header may hold.
+    HeaderValue::from_str(node.as_str()).unwrap_or_else(|_| HeaderValue::from_static("invalid"))
+}
