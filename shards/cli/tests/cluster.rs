@@ -1,0 +1,246 @@
+//! Nodes that share a bucket: what outlives a node and its disk, who answers for whom, and what callers see when one
+//! dies. A first start and a start after a kill watch the node id for 15 s, so these tests mostly wait.
+
+mod support;
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+use support::{Node, eventually};
+use tempfile::TempDir;
+
+/// A cluster of its own, in a folder.
+struct Bucket(TempDir);
+
+impl Bucket {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn flags(&self, id: &str, more: &[&str]) -> Vec<String> {
+        let mut flags = vec![
+            format!("--bucket=file://{}", self.0.path().display()),
+            format!("--node-id={id}"),
+            "--cluster-plaintext=accept".to_owned(),
+            "--shards=1".to_owned(),
+        ];
+        flags.extend(more.iter().map(ToString::to_string));
+        flags
+    }
+
+    fn node_on(&self, id: &str, data_dir: &Path, more: &[&str]) -> Node {
+        let flags = self.flags(id, more);
+        Node::start_on(data_dir, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// A node on an empty disk.
+    fn node(&self, id: &str) -> Node {
+        let flags = self.flags(id, &[]);
+        Node::start(&flags.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// Two nodes on empty disks that know each other.
+    fn pair(&self) -> (Node, Node) {
+        let (a, b) = std::thread::scope(|scope| {
+            let a = scope.spawn(|| self.node("a"));
+            let b = scope.spawn(|| self.node("b"));
+            (a.join().unwrap(), b.join().unwrap())
+        });
+        let probe = |from: &Node, name: &str| {
+            eventually("the nodes know each other", || {
+                from.get(&format!("/actor/counter/{name}")).status == 200
+            });
+        };
+        a.post("/actor/counter/of-a", "").expect(200);
+        probe(&b, "of-a");
+        b.post("/actor/counter/of-b", "").expect(200);
+        probe(&a, "of-b");
+        (a, b)
+    }
+
+    /// Files of an actor's history.
+    fn history(&self, actor: &str) -> Vec<std::path::PathBuf> {
+        let root = self.0.path().join("objects/actors/default").join(actor).join("wal");
+        let mut files = Vec::new();
+        for generation in std::fs::read_dir(root).into_iter().flatten() {
+            files.extend(std::fs::read_dir(generation.unwrap().path()).unwrap().map(|file| file.unwrap().path()));
+        }
+        files.sort();
+        files
+    }
+}
+
+// R-DUR-1, R-REPL-5, R-RST-1, R-FLAG-6
+#[test]
+fn what_was_durable_outlives_the_node_and_its_disk() {
+    let bucket = Bucket::new();
+    let node = bucket.node("a");
+    for n in 1..=3 {
+        assert_eq!(node.post("/actor/counter/alice/durable", "").expect(200).text, format!("{n}\n"));
+    }
+    let script = "CREATE TABLE t (x); INSERT INTO t VALUES (randomblob(3000000)); INSERT INTO t VALUES ('last')";
+    node.steps("big", json!([{ "script": script }, { "durable": "INSERT INTO t VALUES (1)" }]));
+    node.kill();
+    let node = bucket.node("a");
+    assert_eq!(node.get("/actor/counter/alice").expect(200).text, "3\n");
+    assert_eq!(node.post("/actor/counter/alice/durable", "").expect(200).text, "4\n");
+    let rows = node.steps("big", json!([{ "query": "SELECT count(*), sum(length(x)) FROM t" }]));
+    assert!(rows.to_string().contains("3000005"), "{rows}");
+    assert_eq!(node.metric("wasmkeep_restore_failures_total", ""), 0.0);
+}
+
+// R-LEASE-6, R-LEASE-8, R-OWN-1, R-REPL-1
+#[test]
+fn a_clean_stop_loses_nothing_and_the_next_start_is_quick() {
+    let bucket = Bucket::new();
+    let folder = tempfile::tempdir().unwrap();
+    let node = bucket.node_on("a", folder.path(), &[]);
+    for _ in 0..5 {
+        node.post("/actor/counter/alice", "").expect(200);
+    }
+    let (status, log) = node.stop();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let record = |key: &str| std::fs::read_to_string(bucket.0.path().join("objects").join(key)).unwrap();
+    assert!(record("nodes/a#").contains("\"state\":\"released\""));
+    assert!(record("owners/default/counter/alice#").contains("\"state\":\"released\""));
+    // Its last live write is a few seconds old: the check of the id needs the rest of the 15 s.
+    std::thread::sleep(Duration::from_secs(14));
+    let began = Instant::now();
+    let node = bucket.node_on("a", folder.path(), &[]);
+    assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
+    assert_eq!(node.get("/actor/counter/alice").expect(200).text, "5\n");
+    // The local file was current: it was used as it is (R-RST-1).
+    let replaced = folder.path().join("actors/default/counter/alice.db.replaced");
+    assert!(!replaced.exists());
+}
+
+// R-DEL-1
+#[test]
+fn a_deleted_actor_stays_deleted_and_its_history_is_erased() {
+    let bucket = Bucket::new();
+    let node = bucket.node("a");
+    node.steps("gone", json!([{ "script": "CREATE TABLE t (x); INSERT INTO t VALUES (1)" }]));
+    eventually("its history is in the bucket", || !bucket.history("sql/gone").is_empty());
+    node.steps("gone", json!([{ "delete_self": true }]));
+    eventually("one small object remains", || bucket.history("sql/gone").len() == 1);
+    node.kill();
+    let node = bucket.node("a");
+    let tables = node.steps("gone", json!([{ "query": "SELECT count(*) FROM sqlite_schema WHERE name = 't'" }]));
+    assert!(tables.to_string().contains('0'), "{tables}");
+}
+
+// R-FWD-1, R-OWN-1, R-OWN-2
+#[test]
+fn any_node_answers_for_every_actor_and_each_runs_in_one_place() {
+    let bucket = Bucket::new();
+    let (a, b) = bucket.pair();
+    for n in 1..=10 {
+        let by = if n % 2 == 0 { &a } else { &b };
+        let answer = by.post("/actor/counter/shared", "").expect(200);
+        assert_eq!(answer.text, format!("{n}\n"));
+        assert_eq!(answer.header("x-wasmkeep-node"), Some("b"));
+    }
+    // Bodies stream both ways.
+    let text = "x".repeat(3 << 20);
+    let big = b.steps("elsewhere", json!([{ "query": format!("SELECT length('{}')", &text[..1000]) }]));
+    assert!(big.to_string().contains("1000"));
+    let (status, log) = b.stop();
+    assert_eq!(status.code(), Some(0), "{log}");
+    // R-LEASE-6: a clean stop hands its actors over.
+    let answer = a.get("/actor/counter/shared").expect(200);
+    assert_eq!((&*answer.text, answer.header("x-wasmkeep-node")), ("10\n", Some("a")));
+}
+
+// R-WAIT-1, R-WAIT-2, R-WAIT-5, R-LEASE-4
+#[test]
+fn a_dead_nodes_actors_are_served_elsewhere_and_a_get_waits_for_it() {
+    let bucket = Bucket::new();
+    let (a, b) = bucket.pair();
+    assert_eq!(a.post("/actor/counter/alice/durable", "").expect(200).text, "1\n");
+    a.kill();
+    let died = Instant::now();
+    // The first to find out is told so (R-FWD-2); what writes is never kept.
+    let first = b.post("/actor/counter/alice", "");
+    assert_eq!((first.status, first.header("retry-after")), (503, Some("1")));
+    let answer = loop {
+        let answer = b.get("/actor/counter/alice");
+        if answer.status == 200 {
+            break answer;
+        }
+        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{}", answer.text);
+    };
+    assert_eq!((&*answer.text, answer.header("x-wasmkeep-node")), ("1\n", Some("b")));
+    assert!(died.elapsed() > Duration::from_secs(11) && died.elapsed() < Duration::from_secs(40));
+    assert!(b.metric("wasmkeep_failover_waits_total", "outcome=\"served\"") >= 1.0);
+    assert_eq!(b.post("/actor/counter/alice", "").expect(200).text, "2\n");
+}
+
+// R-RST-4, R-RST-5
+#[test]
+fn a_damaged_history_is_an_error_and_leaves_the_local_file_alone() {
+    let bucket = Bucket::new();
+    let folder = tempfile::tempdir().unwrap();
+    let node = bucket.node_on("a", folder.path(), &[]);
+    for _ in 0..3 {
+        node.post("/actor/counter/alice/durable", "").expect(200);
+    }
+    node.kill();
+    let file = bucket.history("counter/alice").pop().unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 0x55;
+    std::fs::write(&file, bytes).unwrap();
+    let local = folder.path().join("actors/default/counter/alice.db");
+    // Not what the history says, so that it is restored.
+    std::fs::remove_file(local.with_extension("db-wal")).ok();
+    let before = std::fs::read(&local).unwrap();
+    let node = bucket.node_on("a", folder.path(), &[]);
+    let answer = node.get("/actor/counter/alice");
+    assert_eq!(answer.status, 500, "{}", answer.text);
+    assert_eq!(std::fs::read(&local).unwrap(), before);
+    node.post("/actor/counter/other", "").expect(200);
+}
+
+// R-ACC-1
+#[test]
+fn an_actor_that_exists_in_the_bucket_alone_exists() {
+    let bucket = Bucket::new();
+    let node = bucket.node("a");
+    node.post("/actor/counter/alice/durable", "").expect(200);
+    node.kill();
+    let folder = tempfile::tempdir().unwrap();
+    let node = bucket.node_on("a", folder.path(), &["--access=counter=existing"]);
+    node.get("/actor/counter/alice").expect(200);
+    node.get("/actor/counter/nobody").expect(404);
+}
+
+// R-LEASE-8
+#[test]
+fn a_second_process_with_the_same_id_is_refused() {
+    let bucket = Bucket::new();
+    let node = bucket.node("a");
+    let folder = tempfile::tempdir().unwrap();
+    support::share_compiled_code(folder.path());
+    let mut second = support::wasmkeep();
+    second.args(["serve", "--listen=127.0.0.1:0", "--overprovisioned", "--data-dir"]).arg(folder.path());
+    second.args(support::samples()).args(bucket.flags("a", &[]));
+    let (status, _, stderr) = support::run(&mut second);
+    assert_eq!(status, Some(14), "{stderr}");
+    assert!(stderr.contains("another process is running with this node id at http://"), "{stderr}");
+    node.post("/actor/counter/alice", "").expect(200);
+}
+
+// R-LEASE-7
+#[test]
+fn a_node_whose_heartbeat_is_deleted_ends_with_its_own_status() {
+    let bucket = Bucket::new();
+    let node = bucket.node("a");
+    node.post("/actor/counter/alice", "").expect(200);
+    std::fs::remove_file(bucket.0.path().join("objects/nodes/a#")).unwrap();
+    let (status, log) = node.wait();
+    assert_eq!(status.code(), Some(15), "{log}");
+    assert!(log.contains("heartbeat was deleted"), "{log}");
+}
