@@ -202,6 +202,10 @@ impl Database {
     pub(crate) async fn read_commits(&self) -> Result<(), Error> {
         self.home().await;
         if self.is_dozing() {
+            // All of it was read before the file was closed.
+            return Ok(());
+        }
+        if self.is_dozing() {
             // Read before it was closed.
             return Ok(());
         }

@@ -80,6 +80,7 @@ impl From<Exit> for Failure {
         let status = match &exit {
             Exit::Stopped { .. } => Status::Clean,
             Exit::Refused(_) | Exit::Replaced { .. } => Status::NodeId,
+            Exit::Unsettled => Status::Bucket,
             Exit::Fenced { .. } | Exit::Deleted | Exit::Overwritten(_) => Status::Fenced,
         };
         Self::new(status, exit)

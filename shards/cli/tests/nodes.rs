@@ -82,6 +82,8 @@ fn what_was_durable_outlives_the_node_and_its_disk() {
     let node = bucket.node("a");
     for n in 1..=3 {
         assert_eq!(node.post("/actor/counter/alice/durable", "").expect(200).text, format!("{n}\n"));
+        // Long enough to doze: what is written after that is followed as well.
+        std::thread::sleep(Duration::from_millis(2500));
     }
     let script =
         "CREATE TABLE t (x); INSERT INTO t VALUES (randomblob(3000000)); INSERT INTO t VALUES ('last')";

@@ -21,7 +21,7 @@ use hyper::{
     client::conn::http1::{SendRequest, handshake},
 };
 use wasmkeep_protocol::{
-    forwarding::{Remedy, Trouble, remedy},
+    forwarding::{Again, Remedy, Trouble, remedy},
     limits::{FORWARD_ANSWER, FORWARD_CONNECT},
 };
 
@@ -73,7 +73,7 @@ impl Peers {
                 }
                 Ok(Err(mut unsent)) => match unsent.take_message() {
                     // Nothing of it was written.
-                    Some(back) if !is_fresh && remedy(Trouble::ClosedUnused).again => back,
+                    Some(back) if !is_fresh && remedy(Trouble::ClosedUnused).again == Again::SameNode => back,
                     _ => return Err(remedy(Trouble::Lost)),
                 },
                 Err(_) => return Err(remedy(Trouble::Silent)),
