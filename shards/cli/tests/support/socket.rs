@@ -98,6 +98,18 @@ impl Socket {
         Some(Frame { opcode: head[0] & 0x0f, payload })
     }
 
+    /// The payload of the next message; pings before it are answered.
+    #[track_caller]
+    pub fn expect_message(&mut self) -> Vec<u8> {
+        loop {
+            match self.receive() {
+                Some(Frame { opcode: 9, payload }) => self.frame(0x8a, &payload),
+                Some(Frame { opcode: 1 | 2, payload }) => return payload,
+                other => panic!("not a message: {other:?}"),
+            }
+        }
+    }
+
     fn length<const BYTES: usize>(&mut self) -> usize {
         let mut bytes = [0; BYTES];
         self.stream.read_exact(&mut bytes).unwrap();

@@ -110,7 +110,7 @@ async fn finish<S>(
         }
         End::Upgraded(response, upgrade) => {
             let (unread, answer) = (wire.take_unread(), upgrade::head(response));
-            upgrade(Upgraded { stream: wire.stream, answer, unread, ticket });
+            upgrade(Upgraded { stream: wire.stream, answer, unread, ticket, stats: front.stats.clone() });
             None
         }
     }

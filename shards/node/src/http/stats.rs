@@ -21,7 +21,7 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident, $count:ident;)*) => {
         impl Stats {
             $($(#[$doc])* pub fn $name(&self) -> u64 { self.$name.load(Relaxed) }
-            pub(super) fn $count(&self, by: u64) { self.$name.fetch_add(by, Relaxed); })*
+            pub(crate) fn $count(&self, by: u64) { self.$name.fetch_add(by, Relaxed); })*
         }
     };
 }

@@ -1,11 +1,11 @@
 //! Leaving HTTP: what a connection becomes when an answer takes it over. Owns the head of that answer; what is
 //! spoken afterwards is the taker's business.
 
-use super::connections::Ticket;
+use super::{Stats, connections::Ticket};
 use bytes::Bytes;
 use glommio::net::TcpStream;
 use http::{Response, response::Parts};
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// What takes a connection over.
 pub(super) type Upgrade = Box<dyn FnOnce(Upgraded)>;
@@ -20,6 +20,8 @@ pub struct Upgraded {
     pub unread: Vec<u8>,
     /// Its place among the node's connections.
     pub ticket: Ticket,
+    /// Where its bytes are counted.
+    pub stats: Arc<Stats>,
 }
 
 impl fmt::Debug for Upgraded {

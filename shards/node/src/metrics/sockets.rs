@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue},
+    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
@@ -12,14 +12,9 @@ use super::ShardLabels;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MessageLabels {
-    direction: Direction,
+    /// `in` or `out`.
+    direction: &'static str,
     shard: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-enum Direction {
-    In,
-    Out,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -40,7 +35,7 @@ impl SocketFamilies {
     #[rustfmt::skip]
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register("websockets", "WebSockets open, those of sleeping actors included", self.open.clone());
-        registry.register("websocket_messages", "Messages of WebSockets, from clients (In) and to them (Out)", self.messages.clone());
+        registry.register("websocket_messages", "Messages of WebSockets, from clients (in) and to them (out)", self.messages.clone());
         registry.register("websocket_closes", "WebSockets closed, by code; applications' codes by thousand", self.closes.clone());
         registry.register("websocket_slow_readers", "WebSockets closed because their client did not read", self.slow.clone());
     }
@@ -50,8 +45,8 @@ impl SocketFamilies {
         let messages = |direction| self.messages.get_or_create_owned(&MessageLabels { direction, shard });
         SocketMetrics {
             open: self.open.get_or_create_owned(&labels),
-            received: messages(Direction::In),
-            sent: messages(Direction::Out),
+            received: messages("in"),
+            sent: messages("out"),
             slow: self.slow.get_or_create_owned(&labels),
             closes: self.closes.clone(),
             by_code: RefCell::default(),

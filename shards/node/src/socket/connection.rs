@@ -9,6 +9,7 @@ use std::{
     panic::AssertUnwindSafe,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Instant,
 };
@@ -29,7 +30,7 @@ use super::{
     registry::{Hold, Socket},
 };
 use crate::{
-    http::{Upgraded, answer_and_close, borrow},
+    http::{Stats, Upgraded, answer_and_close, borrow},
     runtime::Sleep,
 };
 
@@ -48,13 +49,14 @@ thread_local! {
 
 /// Carries the connection of a socket in a task of its own.
 pub(crate) fn serve(hold: Hold, upgraded: Upgraded) {
+    let panics = Arc::clone(&upgraded.stats);
     let task = async move {
-        let Upgraded { stream, answer, unread, ticket } = upgraded;
+        let Upgraded { stream, answer, unread, ticket, stats } = upgraded;
         hold.socket.line.borrow_mut().begin(Instant::now(), Frame::raw(answer));
         let sleeper = hold.sockets.sleeper().clone();
         let decoder = Decoder::new(hold.sockets.rules().message_bytes_max);
         let mut connection =
-            Connection { hold, stream, decoder, unread, paused: false, ended: false, timer: None };
+            Connection { hold, stream, stats, decoder, unread, paused: false, ended: false, timer: None };
         poll_fn(|cx| connection.poll(cx)).await;
         let Connection { hold, stream, .. } = connection;
         let is_cut = hold.socket.line.borrow().is_cut();
@@ -70,6 +72,7 @@ pub(crate) fn serve(hold: Hold, upgraded: Upgraded) {
     glommio::spawn_local(async move {
         // A panic must not unwind through the executor: it would end the shard's thread.
         if task.await.is_err() {
+            panics.count_panic(1);
             tracing::error!("a WebSocket connection panicked and was cut");
         }
     })
@@ -79,6 +82,7 @@ pub(crate) fn serve(hold: Hold, upgraded: Upgraded) {
 struct Connection {
     hold: Hold,
     stream: TcpStream,
+    stats: Arc<Stats>,
     decoder: Decoder,
     /// Bytes that were read and not looked at: the actor has yet to take what came before them.
     unread: Vec<u8>,
@@ -126,7 +130,10 @@ impl Connection {
             };
             match wrote {
                 Poll::Pending => return,
-                Poll::Ready(Ok(len)) => self.hold.step(Input::Wrote(len)),
+                Poll::Ready(Ok(len)) => {
+                    self.stats.count_written(len as u64);
+                    self.hold.step(Input::Wrote(len));
+                }
                 Poll::Ready(Err(_)) => return self.hold.step(Input::Lost),
             }
         }
@@ -138,12 +145,11 @@ impl Connection {
             return false;
         }
         let must_pause = self.must_pause();
-        let was_paused = std::mem::replace(&mut self.paused, must_pause);
-        if self.paused {
-            return false;
+        if std::mem::replace(&mut self.paused, must_pause) != must_pause {
+            self.hold.step(if must_pause { Input::Paused } else { Input::Resumed });
         }
-        if was_paused {
-            self.hold.step(Input::Resumed);
+        if must_pause {
+            return false;
         }
         if !self.unread.is_empty() {
             let bytes = std::mem::take(&mut self.unread);
@@ -159,6 +165,7 @@ impl Connection {
                     return Poll::Ready(());
                 }
             };
+            self.stats.count_read(len as u64);
             self.hold.step(Input::Heard);
             self.look_at(&scratch[..len]);
             Poll::Ready(())
@@ -201,10 +208,7 @@ impl Connection {
 
     /// Feeds the line when its time has come; says whether it had.
     fn tick(&mut self, cx: &mut Context<'_>) -> bool {
-        let due = self.socket().line.borrow().due();
-        // While nothing is read, silence says nothing of the client.
-        let due = due.filter(|_| !(self.paused && self.socket().line.borrow().is_open()));
-        let Some(due) = due else {
+        let Some(due) = self.socket().line.borrow().due() else {
             self.timer = None;
             return false;
         };

@@ -24,7 +24,8 @@ pub(crate) struct Rules {
     pub(crate) message_bytes_max: usize,
     /// What may wait for the client, in bytes.
     pub(crate) queue_bytes_max: usize,
-    /// Silence after which the client is asked for a sign of life, and after as much again is lost.
+    /// Silence after which the client is asked for a sign of life, and after as much again is lost. So is one that
+    /// has something to read and takes nothing of it for twice as long.
     pub(crate) ping_after: Duration,
     /// Time the client has to answer a close frame, from the last byte it took.
     pub(crate) close_within: Duration,
@@ -49,7 +50,9 @@ pub(super) enum Input {
     Lost,
     /// So many bytes of the queue are with the kernel.
     Wrote(usize),
-    /// Reading begins again after a pause: its silence meanwhile said nothing of the client.
+    /// Nothing is read from now on: the actor has yet to take what came, and silence says nothing of the client.
+    Paused,
+    /// Reading begins again.
     Resumed,
     /// Time passed.
     Tick,
@@ -94,6 +97,10 @@ pub(super) struct Line {
     heard: Instant,
     /// A ping asks for one.
     asked: bool,
+    /// Nothing is read.
+    paused: bool,
+    /// When the client last took bytes, or had some to take again.
+    took: Instant,
     /// Why a client was dropped that did not read.
     was_slow: bool,
 }
@@ -108,6 +115,8 @@ impl Line {
             written: 0,
             heard: now,
             asked: false,
+            paused: false,
+            took: now,
             was_slow: false,
         }
     }
@@ -117,7 +126,9 @@ impl Line {
         match input {
             Input::Send(frame) => return self.send(now, frame),
             Input::Close { code, reason } => self.close(now, code, &reason),
-            Input::Heard | Input::Resumed => (self.heard, self.asked) = (now, false),
+            Input::Heard => (self.heard, self.asked) = (now, false),
+            Input::Paused => self.paused = true,
+            Input::Resumed => (self.heard, self.asked, self.paused) = (now, false, false),
             Input::Ping(payload) if self.is_open() => return self.send(now, Frame::pong(payload)),
             Input::Closed(why) => return self.closed(now, why),
             Input::Breach(breach) => return self.fail(now, breach.code, breach.reason),
@@ -175,7 +186,11 @@ impl Line {
     /// When [`Input::Tick`] has something to do at the earliest.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.state {
-            State::Open => Some(self.heard + self.rules.ping_after * if self.asked { 2 } else { 1 }),
+            State::Open => {
+                let silent = self.heard + self.rules.ping_after * if self.asked { 2 } else { 1 };
+                let stuck = (!self.queue.is_empty()).then(|| self.stuck_at());
+                stuck.into_iter().chain((!self.paused).then_some(silent)).min()
+            }
             State::Closing { since } | State::Ending { since } => Some(since + self.rules.close_within),
             State::Over { .. } => None,
         }
@@ -183,7 +198,7 @@ impl Line {
 
     /// Puts the answer to the upgrade before everything the actor has sent meanwhile.
     pub(super) fn begin(&mut self, now: Instant, answer: Frame) {
-        self.heard = now;
+        (self.heard, self.took) = (now, now);
         self.queued += answer.cost();
         self.queue.push_front(answer);
     }
@@ -198,8 +213,16 @@ impl Line {
             self.state = State::Closing { since: now };
             return Some(Ending::lost());
         }
+        if self.queue.is_empty() {
+            self.took = now;
+        }
         self.push(frame);
         None
+    }
+
+    /// When a client that takes nothing of what it has to read is lost, however much it says.
+    fn stuck_at(&self) -> Instant {
+        self.took + self.rules.ping_after * 2
     }
 
     fn push(&mut self, frame: Frame) {
@@ -262,6 +285,7 @@ impl Line {
     }
 
     fn wrote(&mut self, now: Instant, len: usize) {
+        self.took = now;
         self.written += len;
         while let Some(first) = self.queue.front()
             && self.written >= first.len()
@@ -291,7 +315,8 @@ impl Line {
         if self.due().is_none_or(|due| now < due) {
             return None;
         }
-        if self.is_open() && !self.asked {
+        let is_stuck = !self.queue.is_empty() && now >= self.stuck_at();
+        if self.is_open() && !self.asked && !is_stuck {
             self.asked = true;
             return self.send(now, Frame::ping());
         }

@@ -135,9 +135,10 @@ impl Sockets {
         }
     }
 
-    /// Closes an actor's sockets; its hook is not told.
+    /// Closes the sockets that an actor has let in; its hook is not told. One whose hook has yet to run is opened
+    /// by whoever runs it, or refused.
     pub(crate) fn close_actor(&self, actor: &ActorId, code: u16, reason: &str) {
-        for socket in self.all(actor) {
+        for socket in self.all(actor).into_iter().filter(|socket| socket.is_in()) {
             self.close(&socket, code, reason);
         }
     }

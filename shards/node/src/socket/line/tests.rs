@@ -106,9 +106,38 @@ fn any_byte_is_a_sign_of_life() {
     rig.step(59, Input::Heard);
     assert_eq!(rig.due(), Some(89));
     assert_eq!(rig.step(60, Input::Tick), None);
-    rig.step(89, Input::Tick);
-    rig.step(100, Input::Resumed);
-    assert_eq!(rig.due(), Some(130));
+}
+
+#[test]
+fn silence_while_nothing_is_read_says_nothing() {
+    // case W5
+    let mut rig = Rig::new();
+    rig.step(10, Input::Paused);
+    assert_eq!(rig.due(), None);
+    assert_eq!(rig.step(1000, Input::Tick), None);
+    rig.step(1000, Input::Resumed);
+    assert_eq!(rig.due(), Some(1030));
+}
+
+#[test]
+fn a_client_that_talks_and_never_reads_is_lost() {
+    // case W4
+    let mut rig = Rig::new();
+    rig.step(10, text(100));
+    for second in [20, 40, 60] {
+        rig.step(second, Input::Heard);
+        assert_eq!(rig.step(second, Input::Tick), None);
+    }
+    assert_eq!(rig.due(), Some(70));
+    assert_eq!(rig.step(70, Input::Tick), Some(close::LOST));
+    let mut rig = Rig::new();
+    rig.step(10, text(100));
+    rig.step(60, Input::Heard);
+    rig.step(65, Input::Wrote(5));
+    assert_eq!(rig.due(), Some(90));
+    rig.flush(89);
+    rig.step(89, Input::Heard);
+    assert_eq!(rig.due(), Some(119));
 }
 
 #[test]
