@@ -28,6 +28,8 @@ pub(crate) const VFS: &CStr = c"wasmkeep";
 /// Bytes in front of each page in a WAL.
 const FRAME_HEADER_BYTES: usize = 24;
 
+const PAGE: usize = PAGE_BYTES as usize;
+
 /// The bytes of the file, far beyond its end, that SQLite's processes lock to keep each other off.
 const LOCK_BYTES: (i64, i64) = (0x4000_0000, 512);
 
@@ -67,14 +69,10 @@ struct State {
     /// The folder whose entry for this file has yet to be synced with it.
     folder_to_sync: Option<PathBuf>,
     is_locked: bool,
-    wal: Option<WalEnd>,
-}
-
-/// Where a WAL grows.
-#[derive(Default)]
-struct WalEnd {
+    is_wal: bool,
+    /// Where the file ends. Nobody else writes to it.
     bytes: u64,
-    /// The header of the frame at the end, held back until its page comes: one write instead of two.
+    /// The header of the frame at the end of a WAL, held back until its page comes: one write instead of two.
     header: Option<[u8; FRAME_HEADER_BYTES]>,
 }
 
@@ -106,49 +104,44 @@ impl State {
         let is_wal = flags & ffi::SQLITE_OPEN_WAL != 0;
         let creates = flags & ffi::SQLITE_OPEN_CREATE != 0;
         let file = OpenOptions::new().read(true).write(true).create(creates).truncate(false).open(path)?;
-        let wal = if is_wal { Some(WalEnd { bytes: file.metadata()?.len(), header: None }) } else { None };
+        let bytes = file.metadata()?.len();
         // A WAL that may be new: what a checkpoint writes rests on it, so its name must be on the disk too.
         let folder_to_sync = if is_wal && creates { path.parent().map(Path::to_owned) } else { None };
-        Ok(Self { file, folder_to_sync, is_locked: false, wal })
+        Ok(Self { file, folder_to_sync, is_locked: false, is_wal, bytes, header: None })
     }
 
     /// Writes a frame's header that waits for its page.
     fn flush(&mut self) -> io::Result<()> {
-        let Some(end) = &mut self.wal else { return Ok(()) };
-        let Some(header) = end.header.take() else { return Ok(()) };
-        let at = end.bytes;
-        end.bytes += header.len() as u64;
-        self.file.write_all_at(&header, at)
+        match self.header.take() {
+            Some(header) => self.write_through(&header, self.bytes),
+            None => Ok(()),
+        }
+    }
+
+    fn write_through(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)?;
+        self.bytes = self.bytes.max(at + bytes.len() as u64);
+        Ok(())
     }
 
     fn write(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
-        if let Some(end) = &mut self.wal {
-            if at == end.bytes
-                && end.header.is_none()
-                && let Ok(header) = bytes.try_into()
-            {
-                end.header = Some(header);
-                return Ok(());
-            }
-            if let Some(header) = end.header
-                && at == end.bytes + FRAME_HEADER_BYTES as u64
-                && bytes.len() == PAGE_BYTES as usize
-            {
-                let mut frame = [0; FRAME_HEADER_BYTES + PAGE_BYTES as usize];
+        match self.header {
+            Some(header) if at == self.bytes + FRAME_HEADER_BYTES as u64 && bytes.len() == PAGE => {
+                let mut frame = [0; FRAME_HEADER_BYTES + PAGE];
                 frame[..FRAME_HEADER_BYTES].copy_from_slice(&header);
                 frame[FRAME_HEADER_BYTES..].copy_from_slice(bytes);
-                end.header = None;
-                self.file.write_all_at(&frame, end.bytes)?;
-                end.bytes += frame.len() as u64;
-                return Ok(());
+                self.header = None;
+                self.write_through(&frame, self.bytes)
+            }
+            None if self.is_wal && at == self.bytes && bytes.len() == FRAME_HEADER_BYTES => {
+                self.header = bytes.try_into().ok();
+                Ok(())
+            }
+            _ => {
+                self.flush()?;
+                self.write_through(bytes, at)
             }
         }
-        self.flush()?;
-        self.file.write_all_at(bytes, at)?;
-        if let Some(end) = &mut self.wal {
-            end.bytes = end.bytes.max(at + bytes.len() as u64);
-        }
-        Ok(())
     }
 
     /// Reads as much as there is; how much that was.
@@ -169,15 +162,13 @@ impl State {
     fn truncate(&mut self, bytes: u64) -> io::Result<()> {
         self.flush()?;
         self.file.set_len(bytes)?;
-        if let Some(end) = &mut self.wal {
-            end.bytes = bytes;
-        }
+        self.bytes = bytes;
         Ok(())
     }
 
     fn len(&mut self) -> io::Result<u64> {
         self.flush()?;
-        Ok(self.file.metadata()?.len())
+        Ok(self.bytes)
     }
 
     /// Keeps every other process's SQLite off the file, until it is closed.

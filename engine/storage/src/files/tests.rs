@@ -4,8 +4,8 @@ use super::*;
 
 const WAL: c_int = ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_CREATE;
 const HEADER: [u8; FRAME_HEADER_BYTES] = [7; FRAME_HEADER_BYTES];
-const PAGE: [u8; PAGE_BYTES as usize] = [9; PAGE_BYTES as usize];
-const FRAME_BYTES: u64 = (HEADER.len() + PAGE.len()) as u64;
+const ONE_PAGE: [u8; PAGE] = [9; PAGE];
+const FRAME_BYTES: u64 = (HEADER.len() + PAGE) as u64;
 
 /// A WAL with its own header, and where it is.
 fn wal() -> (tempfile::TempDir, PathBuf, State) {
@@ -27,13 +27,13 @@ fn a_frame_at_the_end_of_a_wal_is_written_in_one_go() {
         let at = 32 + frame * FRAME_BYTES;
         state.write(&HEADER, at).unwrap();
         assert_eq!(length(&path), at, "the header waits for its page");
-        state.write(&PAGE, at + HEADER.len() as u64).unwrap();
+        state.write(&ONE_PAGE, at + HEADER.len() as u64).unwrap();
         assert_eq!(length(&path), at + FRAME_BYTES);
     }
     let content = fs::read(&path).unwrap();
     assert_eq!(content[32..56], HEADER);
-    assert_eq!(content[56..56 + PAGE.len()], PAGE);
-    assert_eq!(content[content.len() - PAGE.len() - 1], HEADER[0]);
+    assert_eq!(content[56..56 + PAGE], ONE_PAGE);
+    assert_eq!(content[content.len() - PAGE - 1], HEADER[0]);
 }
 
 #[test]
@@ -52,9 +52,9 @@ fn a_header_that_waits_is_there_for_whoever_looks() {
         state.write(&HEADER, 32).unwrap();
         assert_eq!(look(&mut state), 56, "{what}");
         // The page comes all the same, and the next frame is whole again.
-        state.write(&PAGE, 56).unwrap();
+        state.write(&ONE_PAGE, 56).unwrap();
         state.write(&HEADER, 32 + FRAME_BYTES).unwrap();
-        state.write(&PAGE, 56 + FRAME_BYTES).unwrap();
+        state.write(&ONE_PAGE, 56 + FRAME_BYTES).unwrap();
         assert_eq!(length(&path), 32 + 2 * FRAME_BYTES, "{what}");
     }
 }
@@ -63,7 +63,7 @@ fn a_header_that_waits_is_there_for_whoever_looks() {
 fn a_header_written_again_goes_to_the_file_at_once() {
     let (_folder, path, mut state) = wal();
     state.write(&HEADER, 32).unwrap();
-    state.write(&PAGE, 56).unwrap();
+    state.write(&ONE_PAGE, 56).unwrap();
     state.write(&[8; FRAME_HEADER_BYTES], 32).unwrap();
     assert_eq!(fs::read(&path).unwrap()[32], 8);
     // After a round that was emptied the end is where the file ends.
@@ -72,7 +72,7 @@ fn a_header_written_again_goes_to_the_file_at_once() {
     state.write(&HEADER, 32).unwrap();
     assert_eq!(length(&path), 32);
     drop(state);
-    assert_eq!(State::open(&path, WAL).unwrap().wal.unwrap().bytes, 32);
+    assert_eq!(State::open(&path, WAL).unwrap().bytes, 32);
 }
 
 #[test]
