@@ -149,6 +149,32 @@ fn an_idle_actor_hibernates_and_comes_back_with_its_data_only() {
 }
 
 #[test]
+fn an_actor_idle_for_a_moment_closes_its_database_and_keeps_its_memory() {
+    let node = Node::start(&["--hibernate-after-secs=600"]);
+    node.get("/actor/sql/a/set?value=kept").expect(200);
+    node.steps("a", json!([{"as": "exec", "sql": "CREATE TABLE t (x)"}]));
+    let open_databases = || {
+        let links = std::fs::read_dir(format!("/proc/{}/fd", node.pid())).unwrap();
+        let links = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
+        links.filter(|file| file.extension().is_some_and(|end| end == "db" || end == "db-wal")).count()
+    };
+    let open = open_databases();
+    assert!(open == 2 || node.metric("wasmkeep_actor_dozes_total", "") > 0.0, "{open} files");
+    for round in 1..3 {
+        eventually("the actor dozes", || node.metric("wasmkeep_actor_dozes_total", "") >= f64::from(round));
+        assert_eq!(open_databases(), 0);
+        assert_eq!(node.metric("wasmkeep_actors_resident", ""), 1.0);
+        let outcome = node.steps(
+            "a",
+            json!([{"as": "exec", "sql": "INSERT INTO t VALUES (1)"}, {"sql": "SELECT count(*) FROM t"}]),
+        );
+        assert_eq!(outcome[1]["ok"]["rows"][0][0], round);
+        assert_eq!(node.get("/actor/sql/a/get").expect(200).json(), "kept");
+    }
+    assert_eq!(node.metric("wasmkeep_actor_wakes_total", ""), 1.0);
+}
+
+#[test]
 fn over_the_cap_the_least_recently_used_actor_gives_its_place() {
     let node = Node::start(&["--max-resident=2", "--shards=1"]);
     for name in ["a", "b", "c", "d"] {
