@@ -195,6 +195,27 @@ fn a_dead_nodes_actors_are_served_elsewhere_and_a_get_waits_for_it() {
     assert_eq!(b.post("/actor/counter/alice", "").expect(200).text, "2\n");
 }
 
+// R-FWD-3, R-WAIT-1, case L1
+#[test]
+fn a_frozen_owner_costs_callers_a_bounded_wait_and_its_actors_move() {
+    let bucket = Bucket::new();
+    let (a, b) = bucket.pair();
+    assert_eq!(a.post("/actor/counter/alice/durable", "").expect(200).text, "1\n");
+    a.signal(rustix::process::Signal::STOP);
+    let began = Instant::now();
+    // The system takes the connection for the frozen process: the request is written, and nobody answers it.
+    let first = b.post("/actor/counter/alice", "");
+    assert!(matches!(first.status, 503 | 504), "{}: {}", first.status, first.text);
+    assert!(began.elapsed() < Duration::from_secs(35), "{:?}", began.elapsed());
+    eventually("the actor is served by the other node", || b.get("/actor/counter/alice").status == 200);
+    assert_eq!(b.post("/actor/counter/alice/durable", "").expect(200).text, "2\n");
+    a.signal(rustix::process::Signal::CONT);
+    // It finds out at its next write that it was fenced.
+    let (status, log) = a.wait();
+    assert_eq!(status.code(), Some(15), "{log}");
+    assert_eq!(b.get("/actor/counter/alice").expect(200).text, "2\n");
+}
+
 // R-RST-4, R-RST-5
 #[test]
 fn a_damaged_history_is_an_error_and_leaves_the_local_file_alone() {

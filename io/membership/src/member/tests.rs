@@ -91,7 +91,7 @@ fn a_process_that_dies_is_fenced_after_fifteen_to_twenty_one_seconds() {
     });
 }
 
-// R-LEASE-2, R-LEASE-3, R-LEASE-5
+// R-LEASE-2, R-LEASE-3, R-LEASE-5, R-LEASE-10
 #[test]
 fn a_node_cut_off_from_the_bucket_lapses_after_eight_seconds_and_comes_back_with_a_new_epoch() {
     run(async {
