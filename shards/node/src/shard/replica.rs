@@ -50,8 +50,8 @@ pub(super) async fn open(
     let taken = cluster.take(actor).await.map_err(refused_take)?;
     let here = local(offload, path, config, taken.end).await?;
     let (database, at, uploads, seeds) = match here {
-        Local::Current { database, seeds } => (database, taken.end, taken.uploads, seeds),
-        Local::Other => {
+        Some(Current { database, seeds }) => (database, taken.end, taken.uploads, seeds),
+        None => {
             let rebuilt = cluster.rebuild(actor, path.to_owned()).await;
             let (at, uploads) = rebuilt.map_err(|error| {
                 tracing::error!(class = %actor.class, name = %actor.name, "restore: {error}");
@@ -85,41 +85,40 @@ pub(super) async fn open(
     Ok((database, replica))
 }
 
-/// What the local disk has.
-enum Local {
-    /// The state that the history ends with; or, without a history, whatever there is.
-    Current { database: Database, seeds: bool },
-    /// Something else, or nothing.
-    Other,
+/// What the local disk has of the state that the history ends with or, without a history, whatever there is.
+struct Current {
+    database: Database,
+    seeds: bool,
 }
 
+/// `None`: something else, or nothing.
 async fn local(
     offload: &Rc<OffloadPool>,
     path: &Path,
     config: &Config,
     end: Point,
-) -> Result<Local, Refusal> {
+) -> Result<Option<Current>, Refusal> {
     let file = path.to_owned();
     let exists = offload.run(move || file.exists()).await.unwrap_or(false);
     let has_history = end != Point::START;
     if has_history && (end.is_empty() || !exists) {
-        return Ok(Local::Other);
+        return Ok(None);
     }
     let database = match Database::open_on(&**offload, path, config).await {
         Ok(database) => database,
         // The bucket has the durable copy: a local file that cannot be read is replaced like an old one.
-        Err(OpenError::Damaged { .. }) if has_history => return Ok(Local::Other),
+        Err(OpenError::Damaged { .. }) if has_history => return Ok(None),
         Err(error) => return Err(cannot_open(error)),
     };
     match database.begin_capture(&**offload).await {
-        Ok(_) if !has_history => Ok(Local::Current { database, seeds: exists }),
-        Ok(checksum) if checksum.get() == end.checksum => Ok(Local::Current { database, seeds: false }),
+        Ok(_) if !has_history => Ok(Some(Current { database, seeds: exists })),
+        Ok(checksum) if checksum.get() == end.checksum => Ok(Some(Current { database, seeds: false })),
         Ok(_) => {
             database.close(&**offload).await;
-            Ok(Local::Other)
+            Ok(None)
         }
         Err(error) if !has_history => Err(unreadable(error)),
-        Err(_) => Ok(Local::Other),
+        Err(_) => Ok(None),
     }
 }
 
