@@ -83,7 +83,7 @@ pub struct Serve {
 /// `wasmkeep demo`
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// Folder with the sample components (counter.wasm, notes.wasm, sql.wasm, site.wasm).
+    /// Folder with the sample components (chat.wasm, counter.wasm, notes.wasm, sql.wasm, site.wasm).
     #[arg(long, value_name = "DIR", default_value = "target/guests")]
     pub samples: PathBuf,
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The sample classes, each from a file of its name.
-const SAMPLES: [&str; 3] = ["counter", "notes", "sql"];
+const SAMPLES: [&str; 4] = ["chat", "counter", "notes", "sql"];
 
 /// The stateless sample.
 const SITE: &str = "site.wasm";
@@ -58,6 +58,8 @@ WasmKeep serves the sample actors on http://{address}. In another terminal:
   curl -X POST http://{address}/actor/notes/me/notes -d '{{"title":"Milk","body":"two litres","tags":["shop"]}}'
   curl "http://{address}/actor/notes/me/notes?q=litres"       # full-text search
   curl http://{address}/_wasmkeep/metrics
+
+In a browser, in two tabs: http://{address}/chat?name=alice and http://{address}/chat?name=bob
 
 Ctrl-C stops it; what the actors keep stays in the data directory."#
     )
