@@ -11,4 +11,5 @@ pub mod process;
 pub mod report;
 pub mod scenario;
 pub mod server;
+pub mod soak;
 pub mod subject;
