@@ -109,7 +109,7 @@ async fn finish<S>(
             Some(Handover { fd, bytes: wire.take_unread(), ticket, shard })
         }
         End::Upgraded(response, upgrade) => {
-            let (unread, answer) = (wire.take_unread(), upgrade::head(response));
+            let (unread, answer) = (wire.take_unread().into(), upgrade::head(response));
             upgrade(Upgraded { stream: wire.stream, answer, unread, ticket, stats: front.stats.clone() });
             None
         }

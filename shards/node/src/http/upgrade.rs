@@ -17,7 +17,7 @@ pub struct Upgraded {
     /// The head of the answer, not sent yet.
     pub answer: Bytes,
     /// What the client has sent behind its request.
-    pub unread: Vec<u8>,
+    pub unread: Bytes,
     /// Its place among the node's connections.
     pub ticket: Ticket,
     /// Where its bytes are counted.

@@ -14,6 +14,7 @@ use std::{
     time::Instant,
 };
 
+use bytes::Bytes;
 use futures::{
     FutureExt,
     future::poll_fn,
@@ -85,7 +86,7 @@ struct Connection {
     stats: Arc<Stats>,
     decoder: Decoder,
     /// Bytes that were read and not looked at: the actor has yet to take what came before them.
-    unread: Vec<u8>,
+    unread: Bytes,
     /// Nothing is read until the actor has taken what came.
     paused: bool,
     /// The client will send nothing more.
@@ -153,7 +154,8 @@ impl Connection {
         }
         if !self.unread.is_empty() {
             let bytes = std::mem::take(&mut self.unread);
-            self.look_at(&bytes);
+            let used = self.look_at(&bytes);
+            self.unread = bytes.slice(used..);
             return true;
         }
         let read = SCRATCH.with_borrow_mut(|scratch| {
@@ -167,7 +169,8 @@ impl Connection {
             };
             self.stats.count_read(len as u64);
             self.hold.step(Input::Heard);
-            self.look_at(&scratch[..len]);
+            let used = self.look_at(&scratch[..len]);
+            self.unread = Bytes::copy_from_slice(&scratch[used..len]);
             Poll::Ready(())
         });
         read.is_ready()
@@ -179,18 +182,20 @@ impl Connection {
         self.socket().line.borrow().is_open() && self.socket().mail.is_full()
     }
 
-    fn look_at(&mut self, mut bytes: &[u8]) {
+    /// Takes what is whole out of `bytes` until it must pause; says how many of them it has used.
+    fn look_at(&mut self, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
         while self.socket().line.borrow().reads() {
             if self.must_pause() {
-                self.unread = bytes.to_vec();
-                return;
+                return bytes.len() - rest.len();
             }
-            match self.decoder.take(&mut bytes) {
+            match self.decoder.take(&mut rest) {
                 Ok(Some(incoming)) => self.take(incoming),
-                Ok(None) => return,
-                Err(breach) => return self.hold.step(Input::Breach(breach)),
+                Ok(None) => break,
+                Err(breach) => self.hold.step(Input::Breach(breach)),
             }
         }
+        bytes.len()
     }
 
     fn take(&self, incoming: Incoming) {
