@@ -25,6 +25,10 @@ pub struct Answer {
     pub status: u16,
     /// Its whole body.
     pub body: Vec<u8>,
+    /// Whether it says that trying again may help.
+    pub retry_after: bool,
+    /// The node that gave it, if it says so.
+    pub node: Option<String>,
 }
 
 impl Answer {
@@ -75,7 +79,7 @@ impl Connection {
             Length::Bytes(bytes) => self.take(bytes)?,
             Length::Chunks => self.chunks()?,
         };
-        Ok(Answer { status: head.status, body })
+        Ok(Answer { status: head.status, body, retry_after: head.retry_after, node: head.node })
     }
 
     fn head(&mut self) -> io::Result<Head> {
@@ -143,6 +147,8 @@ impl Connection {
 struct Head {
     status: u16,
     length: Length,
+    retry_after: bool,
+    node: Option<String>,
 }
 
 #[derive(Debug)]
@@ -157,7 +163,7 @@ fn parse_head(buffer: &[u8]) -> io::Result<Option<(Head, usize)>> {
     let mut response = httparse::Response::new(&mut headers);
     let status = response.parse(buffer).map_err(|error| wrong(&error.to_string()))?;
     let httparse::Status::Complete(bytes) = status else { return Ok(None) };
-    let mut length = None;
+    let (mut length, mut retry_after, mut node) = (None, false, None);
     for header in response.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {
             let text = std::str::from_utf8(header.value).ok();
@@ -165,11 +171,15 @@ fn parse_head(buffer: &[u8]) -> io::Result<Option<(Head, usize)>> {
             length = Some(Length::Bytes(value.ok_or_else(|| wrong("a content-length that is no number"))?));
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             length = Some(Length::Chunks);
+        } else if header.name.eq_ignore_ascii_case("retry-after") {
+            retry_after = true;
+        } else if header.name.eq_ignore_ascii_case("x-wasmkeep-node") {
+            node = Some(String::from_utf8_lossy(header.value).into_owned());
         }
     }
     let status = response.code.ok_or_else(|| wrong("a head without a status"))?;
     let length = length.ok_or_else(|| wrong("neither a length nor chunks"))?;
-    Ok(Some((Head { status, length }, bytes)))
+    Ok(Some((Head { status, length, retry_after, node }, bytes)))
 }
 
 fn wrong(what: &str) -> io::Error {

@@ -89,25 +89,33 @@ impl Server {
         String::from_utf8_lossy(&text[from..]).into_owned()
     }
 
-    /// Asks it to stop and waits for its end.
+    /// Waits until it ends by itself.
     ///
     /// # Errors
-    /// It does not end in time; it was killed then.
-    pub fn stop(mut self) -> Result<ExitStatus> {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // One that ended already is found by the wait.
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        let deadline = Instant::now() + STOP_MAX;
+    /// It does not end within `limit`; it was killed then.
+    pub fn ended(mut self, limit: Duration) -> Result<ExitStatus> {
+        let deadline = Instant::now() + limit;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
             if Instant::now() > deadline {
-                bail!("the server did not stop within {STOP_MAX:?}:\n{}", self.log_end());
+                bail!("the server did not end within {limit:?}:\n{}", self.log_end());
             }
             thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Asks it to stop and waits for its end.
+    ///
+    /// # Errors
+    /// It does not end in time; it was killed then.
+    pub fn stop(self) -> Result<ExitStatus> {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // One that ended already is found by the wait.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        self.ended(STOP_MAX)
     }
 }
 
