@@ -12,6 +12,24 @@ pub const FORWARDED: &str = "x-wasmkeep-forwarded";
 /// The actor that called, on a signed call between nodes only (R-CALL-2).
 pub const CALLER: &str = "x-wasmkeep-caller";
 
+/// The actors that wait for a call between nodes, `CLASS/NAME` each, the calling one last; signed.
+pub const CALL_CHAIN: &str = "x-wasmkeep-call-chain";
+
+/// When a call between nodes was signed, in milliseconds since the Unix epoch; signed.
+pub const CALL_TIMESTAMP: &str = "x-wasmkeep-call-timestamp";
+
+/// 32 hexadecimal digits, unique to each send of a call between nodes; signed.
+pub const CALL_NONCE: &str = "x-wasmkeep-call-nonce";
+
+/// The signature of a call between nodes, in 64 hexadecimal digits (R-CALL-1).
+pub const CALL_SIGNATURE: &str = "x-wasmkeep-call-signature";
+
+/// Milliseconds that the callee has. The calling node keeps its own time, so nothing rests on it.
+pub const CALL_TIME: &str = "x-wasmkeep-call-time";
+
+/// In the answer to a call between nodes: how the call ended.
+pub const CALL_OUTCOME: &str = "x-wasmkeep-call-outcome";
+
 /// Headers that concern one connection (RFC 9110 section 7.6.1) and never pass between client and guest.
 pub const HOP_BY_HOP: [&str; 9] = [
     "connection",

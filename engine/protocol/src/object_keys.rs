@@ -26,6 +26,9 @@ pub fn parse_history_file(folder: &str, key: &str) -> Option<HistoryFile> {
 /// What every node's heartbeat's key begins with: listing it gives the nodes (R-LEASE-1).
 pub const NODES: &str = "nodes/";
 
+/// The key of the secret that calls between nodes are signed with (R-CALL-1).
+pub const CLUSTER_SECRET: &str = "cluster/secret";
+
 /// The key of a node's heartbeat.
 #[must_use]
 pub fn node(node: &NodeId) -> String {

@@ -12,7 +12,9 @@ mod holds;
 #[cfg(test)]
 mod kit;
 mod member;
+mod secret;
 mod store;
 
 pub use holds::{Holds, Standing};
 pub use member::{Member, Told};
+pub use secret::cluster_secret;

@@ -12,18 +12,21 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     rc::Rc,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
 use bytes::Bytes;
 use wasmkeep_bucket::BucketUrl;
-use wasmkeep_core::{BucketCore, CoreConfig, Gone, Lane, ProveError, prove};
+use wasmkeep_core::{BucketCore, CoreConfig, Gone, Lane, OnThread, ProveError, prove};
+use wasmkeep_membership::cluster_secret;
 use wasmkeep_protocol::{
     ActorId, NodeId, Tenant,
+    call_signature::{Secret, SeenNonces},
     history::Point,
     lease::{Exit, Identity, Timing},
     limits::PAGE_BYTES,
+    object_keys::CLUSTER_SECRET,
     ownership::Denial,
     records::{Presence, Process},
     view::View,
@@ -92,6 +95,10 @@ pub(crate) struct Cluster {
     pub(crate) lease: Arc<LeaseCell>,
     pub(crate) view: Arc<arc_swap::ArcSwap<View>>,
     pub(crate) config: Arc<ClusterConfig>,
+    /// What calls between nodes are signed with; none when the bucket's is malformed (R-CALL-2).
+    pub(crate) secret: Option<Arc<Secret>>,
+    /// Calls from other nodes that were accepted lately.
+    pub(crate) seen: Arc<Mutex<SeenNonces>>,
     exit: Ending,
 }
 
@@ -165,11 +172,24 @@ impl Cluster {
         let (ended, open) = flume::bounded(0);
         let exit = Ending { how: Arc::default(), open };
         let how = Arc::clone(&exit.how);
-        let cluster = Self { core, lease, view, config: Arc::new(config), exit };
+        let mut cluster =
+            Self { core, lease, view, config: Arc::new(config), secret: None, seen: Arc::default(), exit };
         block_on(cluster.core.run(Lane::Lease, async |station| {
             tracing::info!("proving that the bucket keeps its conditions");
             prove(&station.lease_way(), |why| tracing::warn!("{why}; trying again")).await.map(drop)
         }))??;
+        let secret = block_on(cluster.core.run(Lane::Lease, async move |station| {
+            cluster_secret(&station.lease_way(), &OnThread, timing.timeout).await
+        }))?;
+        cluster.secret = match secret {
+            Ok(secret) => Some(Arc::new(secret)),
+            Err(error) => {
+                tracing::error!(
+                    "{CLUSTER_SECRET} in the bucket: {error}; this node makes and takes no calls between nodes"
+                );
+                None
+            }
+        };
         tracing::info!("checking that no other process runs with this node id");
         block_on(cluster.core.post(Lane::Lease, move |station| {
             let station = Rc::clone(station);

@@ -4,6 +4,7 @@
 //! given to turned out to be closed before anything of it was written (R-FWD-2). Which node a request belongs to is
 //! `protocol`'s to say, what its answer means the shard's.
 
+mod body;
 mod io;
 
 use std::{
@@ -25,16 +26,14 @@ use wasmkeep_protocol::{
     limits::{FORWARD_ANSWER, FORWARD_CONNECT},
 };
 
+pub(crate) use self::body::PeerBody;
 use self::io::PeerIo;
-use crate::{
-    http::RequestBody,
-    runtime::{OffloadPool, Sleeper},
-};
+use crate::runtime::{OffloadPool, Sleeper};
 
 /// Connections to one node that a shard keeps open while nothing uses them.
 const IDLE_MAX: usize = 32;
 
-type Connection = SendRequest<RequestBody>;
+type Connection = SendRequest<PeerBody>;
 
 /// The connections of one shard to other nodes.
 pub(crate) struct Peers {
@@ -56,7 +55,7 @@ impl Peers {
     pub(crate) async fn send(
         &self,
         url: &str,
-        request: Request<RequestBody>,
+        request: Request<PeerBody>,
     ) -> Result<Response<Incoming>, Remedy> {
         let mut request = request;
         let address = self.address(url).await.ok_or_else(|| remedy(Trouble::NotOpened))?;

@@ -43,9 +43,12 @@ impl Shard {
         }
         let now = self.node.now();
         let patience = time_for_callee(caller_ends_at.saturating_sub(now));
-        let (event, answer) = HttpEvent::new(request.map(RequestBody::full));
-        let event = event.called(chain, now + patience);
         let exchange = async {
+            if let Some(node) = self.call_place(&callee).await? {
+                return self.call_there(&node, &callee, &chain, patience, request).await;
+            }
+            let (event, answer) = HttpEvent::new(request.map(RequestBody::full));
+            let event = event.called(chain, now + patience);
             // Nothing ran: the inbox of the other shard stayed full, or the node is stopping.
             self.deliver(&callee, event.into()).await.map_err(|_| CallError::Overloaded)?;
             whole(answer.await.map_err(call_error)?).await
@@ -70,7 +73,7 @@ fn label(outcome: &CallOutcome) -> &'static str {
 }
 
 /// Reads a response to its end.
-async fn whole(response: http::Response<ResponseBody>) -> CallOutcome {
+pub(super) async fn whole(response: http::Response<ResponseBody>) -> CallOutcome {
     let too_long = || {
         let sentence = format!("the callee's response is longer than {CALL_BODY_BYTES_MAX} bytes");
         Err(CallError::Failed(sentence))
@@ -98,7 +101,7 @@ async fn whole(response: http::Response<ResponseBody>) -> CallOutcome {
 
 /// What the caller learns of an event that was not answered. Reasons that come from the callee's code or a file
 /// name stay in the node's log.
-fn call_error(why: Unanswered) -> CallError {
+pub(super) fn call_error(why: Unanswered) -> CallError {
     let failed = |sentence: &str| CallError::Failed(sentence.to_owned());
     match why {
         Unanswered::Refused(Refusal::MailboxFull(_) | Refusal::Stopping | Refusal::NoRoom) => {

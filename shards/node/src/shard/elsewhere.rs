@@ -15,7 +15,11 @@ use wasmkeep_protocol::{
 };
 
 use super::{Shard, answer, body, keeping::Keeping};
-use crate::{cluster::Cluster, http as front, peers::Peers};
+use crate::{
+    cluster::Cluster,
+    http as front,
+    peers::{PeerBody, Peers},
+};
 
 /// One shard's side of its cluster.
 pub(super) struct Abroad {
@@ -128,7 +132,7 @@ impl Shard {
             parts.headers.insert(http::header::CONTENT_LENGTH, length);
         }
         parts.headers.insert(headers::FORWARDED, self.node_header.clone());
-        match abroad.peers.send(&url, Request::from_parts(parts, request_body)).await {
+        match abroad.peers.send(&url, Request::from_parts(parts, PeerBody::Client(request_body))).await {
             Ok(answer) => {
                 self.node.metrics.cluster.forwarded("answered");
                 let (mut head, incoming) = answer.into_parts();

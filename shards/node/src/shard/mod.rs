@@ -3,6 +3,7 @@
 mod answer;
 mod body;
 mod calls;
+mod calls_abroad;
 mod elsewhere;
 mod guest;
 mod keeping;
@@ -176,6 +177,12 @@ impl Shard {
                 let class = Some(&id.class).filter(|class| self.node.classes.contains_key(*class));
                 self.metrics.answered(class, response.status());
                 return response;
+            }
+            Route::Actor { id, rest } if self.abroad.is_some() && calls_abroad::is_call(&parts.headers) => {
+                match &self.abroad {
+                    Some(abroad) => self.called(abroad, &id, rest, parts, request_body).await,
+                    None => answer::sentence(StatusCode::FORBIDDEN, "this node is in no cluster"),
+                }
             }
             Route::Actor { id, rest } => {
                 let placed = match &self.abroad {
