@@ -189,7 +189,7 @@ impl World for BenchWorld {
     async fn open(&self, id: &ActorId) -> Result<Database, Refusal> {
         let path = self.parts.databases.join(format!("{}.db", id.name.file_stem()));
         let config = wasmkeep_storage::Config { root: self.parts.databases.clone(), ..Default::default() };
-        let opened = Database::open_on(&*self.offload, &path, &config).await;
+        let opened = Database::begin_open(&*self.offload, &path, &config);
         opened.map_err(|error| Refusal::Storage(error.to_string()))
     }
 

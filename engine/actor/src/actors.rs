@@ -44,7 +44,8 @@ pub trait World: 'static {
     /// Where blocking work goes.
     fn offload(&self) -> &dyn Offload;
 
-    /// Opens the actor's database, creating it on first use.
+    /// Opens the actor's database, creating it on first use. What it gives may still be under way: an instance is
+    /// made meanwhile, and [`Database::opened`] is asked before anything runs.
     fn open(&self, id: &ActorId) -> impl Future<Output = Result<Database, Refusal>>;
 
     /// Makes an instance of the class's current version.
@@ -420,6 +421,10 @@ impl<W: World> Actors<W> {
                 break guest;
             }
         };
+        if let Err(error) = database.opened().await {
+            self.world.observe(&actor.id, Happening::StorageTrouble(error.to_string()));
+            return Err(Refusal::from(&error));
+        }
         let needs = if guest.has_init() {
             let done = database.init_version().map_err(|error| Refusal::Storage(error.to_string()))?;
             if done.as_deref() == Some(&*body.version) { NeedsInit::No } else { NeedsInit::Yes }

@@ -89,8 +89,8 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Opens an existing file and sets it up. Blocking.
-    pub(crate) fn open(path: &Path, quota_bytes: u64, pacer: &Pacer) -> Result<Self, OpenError> {
+    /// A connection to the file at `path`, not opened.
+    pub(crate) fn closed(path: &Path, quota_bytes: u64, pacer: &Pacer) -> Self {
         let connection = Self {
             cache: RefCell::default(),
             cursors: RefCell::default(),
@@ -106,12 +106,11 @@ impl Connection {
         };
         // SAFETY: the hooks are boxed, and dropped after the handle and after anything that enters the account.
         unsafe { connection.account.pace_by(&connection.hooks) };
-        connection.open_again()?;
-        Ok(connection)
+        connection
     }
 
-    /// Opens the file of a connection that was closed. Blocking. After an error it is closed still.
-    pub(crate) fn open_again(&self) -> Result<(), OpenError> {
+    /// Opens the file, which exists, and sets the connection up. Blocking. After an error it is closed still.
+    pub(crate) fn open(&self) -> Result<(), OpenError> {
         self.account.take_arena();
         let opened = self.host(|| {
             let (handle, code) = settings::open_handle(&self.path);
@@ -129,7 +128,7 @@ impl Connection {
         opened
     }
 
-    /// Closes the file and gives back all that SQLite holds, until [`Connection::open_again`]. No statement may be
+    /// Closes the file and gives back all that SQLite holds, until [`Connection::open`]. No statement may be
     /// under way.
     pub(crate) fn close(&self) {
         self.host(|| {

@@ -74,6 +74,8 @@ pub struct Database {
     durability: Arc<Durability>,
     /// Set while the connection is away; resolves when it is home again.
     away: RefCell<Option<oneshot::Receiver<()>>>,
+    /// Set from the beginning of the first opening until somebody asked what became of it.
+    opening: RefCell<Option<Outcome<Result<Found, OpenError>>>>,
     delete: Cell<bool>,
     /// The version whose `on-init` has run, once it was read.
     pub(crate) version: RefCell<Option<Option<String>>>,
@@ -81,6 +83,29 @@ pub struct Database {
     pub(crate) capture: RefCell<Option<Capture>>,
     /// Taken and given on the shard only; the wrapper holds it to that while the database is opened elsewhere.
     sink: RefCell<Option<SendWrapper<Rc<dyn CommitSink>>>>,
+}
+
+/// What work on another thread came to, once it did.
+type Outcome<T> = Arc<Mutex<Option<T>>>;
+
+fn taken<T>(outcome: &Outcome<T>) -> Option<T> {
+    outcome.lock().expect("held for an assignment only").take()
+}
+
+/// What was at the path of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Database,
+    /// No file: there is a new one now.
+    Nothing,
+}
+
+/// Opens a file that may not be there. Blocking.
+fn open_first(connection: &Connection) -> Result<Found, OpenError> {
+    let path = connection.path();
+    let is_new = image::ensure(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+    connection.open()?;
+    Ok(if is_new { Found::Nothing } else { Found::Database })
 }
 
 impl fmt::Debug for Database {
@@ -95,11 +120,50 @@ impl Database {
     /// # Errors
     /// The files are left as they were found.
     pub fn open(path: &Path, config: &Config) -> Result<Self, OpenError> {
+        let database = Self::closed(path, config)?;
+        database.learn_of(open_first(&database.connection)?);
+        Ok(database)
+    }
+
+    /// As [`Database::open`], on a thread of `offload`.
+    ///
+    /// # Errors
+    /// As there; [`OpenError::GivenUp`] when the work was dropped.
+    pub async fn open_on(offload: &dyn Offload, path: &Path, config: &Config) -> Result<Self, OpenError> {
+        let database = Self::begin_open(offload, path, config)?;
+        database.opened().await?;
+        Ok(database)
+    }
+
+    /// As [`Database::open_on`], without waiting: statements wait until it is open, and [`Database::opened`] says
+    /// whether it could be.
+    ///
+    /// # Errors
+    /// What can be told without looking at the files.
+    pub fn begin_open(offload: &dyn Offload, path: &Path, config: &Config) -> Result<Self, OpenError> {
+        let database = Self::closed(path, config)?;
+        let outcome = database.lend(offload, |connection, _| open_first(connection));
+        *database.opening.borrow_mut() = Some(outcome);
+        Ok(database)
+    }
+
+    /// Waits until a database that is being opened is open. An error is told once.
+    ///
+    /// # Errors
+    /// As [`Database::open_on`]; nothing but closing can be done with the database then.
+    pub async fn opened(&self) -> Result<(), OpenError> {
+        self.home().await;
+        let Some(outcome) = self.opening.take() else { return Ok(()) };
+        self.learn_of(taken(&outcome).unwrap_or(Err(OpenError::GivenUp))?);
+        Ok(())
+    }
+
+    /// A database whose file has not been looked at.
+    fn closed(path: &Path, config: &Config) -> Result<Self, OpenError> {
         settings::start()?;
-        let io = |source| OpenError::Io { path: path.to_owned(), source };
-        let path = std::path::absolute(path).map_err(io)?;
-        let is_new = image::ensure(&path).map_err(io)?;
-        let connection = Connection::open(&path, config.quota_bytes, &config.pacer)?;
+        let path =
+            std::path::absolute(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        let connection = Connection::closed(&path, config.quota_bytes, &config.pacer);
         let folders = match path.strip_prefix(&config.root) {
             Ok(below) if !config.root.as_os_str().is_empty() => below.components().count(),
             _ => 1,
@@ -108,20 +172,17 @@ impl Database {
             connection: Arc::new(connection),
             durability: Arc::new(Durability::new(path, folders)),
             away: RefCell::new(None),
+            opening: RefCell::new(None),
             delete: Cell::new(false),
-            version: RefCell::new(is_new.then_some(None)),
+            version: RefCell::new(None),
             capture: RefCell::new(None),
             sink: RefCell::new(None),
         })
     }
 
-    /// As [`Database::open`], on a thread of `offload`.
-    ///
-    /// # Errors
-    /// As there; [`OpenError::GivenUp`] when the work was dropped.
-    pub async fn open_on(offload: &dyn Offload, path: &Path, config: &Config) -> Result<Self, OpenError> {
-        let (path, config) = (path.to_owned(), config.clone());
-        offloaded(offload, move || Self::open(&path, &config)).await.unwrap_or(Err(OpenError::GivenUp))
+    /// It was opened; a new one holds nothing.
+    fn learn_of(&self, found: Found) {
+        *self.version.borrow_mut() = (found == Found::Nothing).then_some(None);
     }
 
     /// Runs one statement to its end; rows it returns are dropped. Outside a transaction it commits at once.
@@ -387,32 +448,31 @@ impl Database {
         if self.is_in_use()? {
             return Err(Error::refused(format!("{what} has to wait: a transaction or a cursor is open")));
         }
-        let done = self.lend(offload, work).await;
-        done.unwrap_or_else(|| Err(Error::refused(format!("{what} was given up by the thread pool"))))
+        let outcome = self.lend(offload, work);
+        self.home().await;
+        taken(&outcome)
+            .unwrap_or_else(|| Err(Error::refused(format!("{what} was given up by the thread pool"))))
     }
 
-    /// Lends the connection to another thread for `work`; `None` when it was dropped.
-    async fn lend<T: Send + 'static>(
+    /// Lends the connection to another thread for `work`, whose result is there once the connection is home; none is
+    /// when the work was dropped.
+    fn lend<T: Send + 'static>(
         &self,
         offload: &dyn Offload,
         work: impl FnOnce(&Connection, &Durability) -> T + Send + 'static,
-    ) -> Option<T> {
-        let result = Arc::new(Mutex::new(None));
+    ) -> Outcome<T> {
+        let outcome = Arc::new(Mutex::new(None));
         let (leaving, back) = oneshot::channel();
         *self.away.borrow_mut() = Some(back);
-        let job = {
-            let (connection, durability) = (Arc::clone(&self.connection), Arc::clone(&self.durability));
-            let result = Arc::clone(&result);
-            move || {
-                let done = work(&connection, &durability);
-                *result.lock().expect("held for an assignment only") = Some(done);
-                drop(connection);
-                let _ = leaving.send(());
-            }
-        };
-        offload.offload(Box::new(job));
-        self.home().await;
-        result.lock().expect("held for an assignment only").take()
+        let (connection, durability) = (Arc::clone(&self.connection), Arc::clone(&self.durability));
+        let result = Arc::clone(&outcome);
+        offload.offload(Box::new(move || {
+            let done = work(&connection, &durability);
+            *result.lock().expect("held for an assignment only") = Some(done);
+            drop(connection);
+            let _ = leaving.send(());
+        }));
+        outcome
     }
 
     /// For an actor that has been idle for a moment: closes the file and gives back everything SQLite holds, until
@@ -449,8 +509,9 @@ impl Database {
         if self.connection.is_open() {
             return Ok(());
         }
-        let opened = self.lend(offload, |connection, _| connection.open_again()).await;
-        opened.unwrap_or(Err(OpenError::GivenUp))
+        let outcome = self.lend(offload, |connection, _| connection.open());
+        self.home().await;
+        taken(&outcome).unwrap_or(Err(OpenError::GivenUp))
     }
 
     /// Closes the database off the shard, with a checkpoint first if the WAL is long.

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, fs, path::PathBuf};
 
-use wasmkeep_storage::{Inline, Offload};
+use wasmkeep_storage::{Config, Database, Inline, Offload};
 
 use crate::rig::{Rig, polled, refusal, wait};
 
@@ -158,4 +158,39 @@ fn a_file_that_is_gone_or_damaged_meanwhile_is_an_error_and_the_database_dozes_o
     fs::write(rig.path(), content).unwrap();
     wait(rig.db.wake(&Inline)).unwrap();
     assert_eq!(rig.number("SELECT count(*) FROM t"), 0);
+}
+
+#[test]
+fn statements_wait_for_a_database_that_is_being_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.db");
+    let held = Held::default();
+    let db = Database::begin_open(&held, &path, &Config::default()).unwrap();
+    let mut query = std::pin::pin!(db.query("SELECT count(*) FROM sqlite_schema", vec![]));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(query.as_mut().poll(&mut context).is_pending());
+    assert!(!path.exists() && !db.end_event().rolled_back);
+    held.0.take().into_iter().for_each(|job| job());
+    assert_eq!(wait(query).unwrap().rows.len(), 1);
+    wait(db.opened()).unwrap();
+    wait(db.opened()).unwrap();
+    assert_eq!(db.init_version().unwrap(), None);
+}
+
+#[test]
+fn a_database_that_could_not_be_opened_says_why_and_takes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.db");
+    fs::write(&path, "this is no database, and long enough to be looked at as one".repeat(100)).unwrap();
+    let db = Database::begin_open(&Inline, &path, &Config::default()).unwrap();
+    assert!(wait(db.exec("CREATE TABLE t(x)", vec![])).is_err());
+    let error = wait(db.opened()).unwrap_err();
+    assert!(error.to_string().contains("damaged"), "{error}");
+    assert!(wait(db.exec("CREATE TABLE t(x)", vec![])).is_err());
+    wait(db.close(&Inline));
+    // A thread pool that gives up leaves no database behind.
+    let held = Held::default();
+    let db = Database::begin_open(&held, &folder.path().join("y.db"), &Config::default()).unwrap();
+    held.0.borrow_mut().clear();
+    assert!(wait(db.opened()).is_err());
 }

@@ -146,7 +146,7 @@ impl World for ShardWorld {
             self.replicas.borrow_mut().insert(id.clone(), replica);
             return Ok(database);
         }
-        let opened = Database::open_on(&*self.offload, &self.database_path(id), &self.node.storage).await;
+        let opened = Database::begin_open(&*self.offload, &self.database_path(id), &self.node.storage);
         opened.map_err(|error| {
             tracing::error!(class = %id.class, name = %id.name, "{error}");
             Refusal::from(&error)
