@@ -282,3 +282,42 @@ fn a_node_whose_heartbeat_is_deleted_ends_with_its_own_status() {
     assert_eq!(status.code(), Some(15), "{log}");
     assert!(log.contains("heartbeat was deleted"), "{log}");
 }
+
+// R-CALL-1, R-CALL-2
+#[test]
+fn actors_call_actors_of_other_nodes_and_nobody_can_pretend_to() {
+    let bucket = Bucket::new();
+    let class = |name: &str| format!("--actor={name}={}", support::guest(name).display());
+    let start = |id: &str| {
+        let mut arguments = vec![class("bank"), class("account"), "--access=account=internal".to_owned()];
+        arguments.extend(bucket.flags(id, &[]));
+        let folder = tempfile::tempdir().unwrap();
+        (Node::start_with(folder.path(), &arguments), folder)
+    };
+    let ((a, _a_disk), (b, _b_disk)) = std::thread::scope(|scope| {
+        let (a, b) = (scope.spawn(|| start("a")), scope.spawn(|| start("b")));
+        (a.join().unwrap(), b.join().unwrap())
+    });
+    let deposit = |node: &Node, bank: &str, id: &str, to: &str| {
+        let wish = json!({ "id": id, "to": to, "amount": 5 }).to_string();
+        node.post(&format!("/actor/bank/{bank}/deposit"), wish)
+    };
+    // The account becomes b's, the other bank a's.
+    assert_eq!(deposit(&b, "of-b", "1", "mine/and yours").expect(200).text.trim(), "5");
+    eventually("the nodes know each other", || deposit(&a, "of-a", "2", "mine/and yours").status == 200);
+    assert_eq!(deposit(&a, "of-a", "3", "mine/and yours").expect(200).text.trim(), "15");
+    assert_eq!(a.get("/actor/bank/of-a/balance?of=mine%2Fand%20yours").expect(200).text.trim(), "15");
+    // The caller is the platform's word: the account booked by the bank's name.
+    for node in [&a, &b] {
+        node.get("/actor/account/mine%2Fand%20yours").expect(403);
+    }
+    let agent = support::agent();
+    let forged = ureq::http::Request::get(format!("http://{}/actor/account/mine%2Fand%20yours/", b.address))
+        .header("x-wasmkeep-call-chain", "bank/of-a")
+        .header("x-wasmkeep-call-timestamp", "1")
+        .header("x-wasmkeep-call-nonce", "00".repeat(16))
+        .header("x-wasmkeep-call-signature", "00".repeat(32))
+        .body(())
+        .unwrap();
+    assert_eq!(agent.run(forged).unwrap().status().as_u16(), 403);
+}
