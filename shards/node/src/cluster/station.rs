@@ -242,9 +242,18 @@ impl Station {
         self.streams.borrow().get(actor).cloned().ok_or(GivenUp::Closed)
     }
 
-    /// Takes a commit on its way.
+    /// Takes a commit on its way. One that does not follow the last ends the uploads: the actor has what the bucket
+    /// will never have.
     pub(super) fn push(&self, actor: &ActorId, commit: Commit) -> Result<(), GivenUp> {
-        self.stream(actor)?.uploader.push(commit)
+        let stream = self.stream(actor)?;
+        let pushed = stream.uploader.push(commit);
+        if let Err(why) = &pushed
+            && !stream.flags.ended.swap(true, Ordering::AcqRel)
+        {
+            stream.uploader.close();
+            (self.plan.tell)(Word::GivenUp(actor.clone(), why.to_string()));
+        }
+        pushed
     }
 
     /// Waits until the transaction is in the bucket (R-DUR-1).

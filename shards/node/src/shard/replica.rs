@@ -199,6 +199,8 @@ impl Replica {
         if changes.is_none() && !self.seeds.get() {
             return Ok(None);
         }
+        // Should this be given up while a snapshot is made, the next one makes it.
+        self.seeds.set(from.is_empty());
         let (checksum, content) = match changes {
             Some(changes) if !from.is_empty() => (changes.after().get(), Content::Changes(changes)),
             // The first of a history, or after a deletion: it has to stand by itself.
