@@ -77,7 +77,7 @@ async fn read_once<B: Bucket>(
     if size > bytes_max {
         return Err(ReadError::TooLarge { size, limit: bytes_max });
     }
-    let mut whole = BytesMut::new();
+    let mut whole = BytesMut::with_capacity(usize::try_from(size).unwrap_or(0));
     while let Some(chunk) = within(ATTEMPT_BASE, async { object.body.next().await.transpose() }).await? {
         whole.extend_from_slice(&chunk);
         arrived(chunk.len() as u64);

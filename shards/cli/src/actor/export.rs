@@ -5,7 +5,7 @@ use std::{fmt, path::Path};
 
 use futures::StreamExt;
 use serde::Serialize;
-use wasmkeep_bucket::{AnyBucket, Bucket};
+use wasmkeep_bucket::Bucket;
 use wasmkeep_ltx::Header;
 use wasmkeep_protocol::history::{HistoryFile, Plan};
 
@@ -67,7 +67,7 @@ pub fn export(flags: &Export) -> Result<(), Failure> {
     if flags.json { say::answer_json(&report) } else { say::answer(&report.text()) }
 }
 
-async fn exported(bucket: &AnyBucket, flags: &Export, target: &Path) -> Result<Report, Failure> {
+async fn exported<B: Bucket>(bucket: &B, flags: &Export, target: &Path) -> Result<Report, Failure> {
     for _ in 0..LOOKS_MAX {
         let history = History::look(bucket, &flags.actor).await?;
         let at = point_in_time::choose(bucket, &flags.actor, &history, flags.at).await?;
@@ -114,12 +114,12 @@ async fn build<B: Bucket, T: Target>(
     let progress = say::progress(bytes, flags.quiet);
     let mut files = std::pin::pin!(reading::read(bucket, history, plan.files(), &progress));
     let mut last = None;
-    while let Some((name, bytes)) = files.next().await {
-        let bytes = bytes?;
+    while let Some((name, content)) = files.next().await {
+        let content = content?;
         // Reads go on while a file is checked and applied.
         let added = tokio::task::spawn_blocking(move || {
-            let header = Header::peek(&bytes).ok();
-            target.add(name, &bytes).map(|()| (target, header))
+            let header = Header::peek(&content.bytes).ok();
+            target.add(name, &content.bytes).map(|()| (target, header))
         });
         (target, last) = added.await.map_err(|error| Failure::new(Status::Internal, error))??;
     }
@@ -164,3 +164,6 @@ impl Report {
         format!("{output}: {actor} after transaction {txid}, committed {committed}; {files}, {size} read\n")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,8 @@
 //! needs a node, and nothing here writes to the bucket.
 
 mod chain;
+#[cfg(test)]
+mod collecting;
 mod export;
 mod history;
 mod inspect;

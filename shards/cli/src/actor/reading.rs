@@ -1,40 +1,72 @@
 //! The files of a history on their way from the bucket: several at once, in the order they were asked for, each
 //! checked against its name.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use indicatif::ProgressBar;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmkeep_bucket::{Bucket, ReadError};
 use wasmkeep_ltx::{Checksum, DecodeError, File, Verified};
 use wasmkeep_protocol::{
     history::{HistoryFile, Point},
-    limits::RESTORE_READS_PER_ACTOR,
+    limits::{RESTORE_BYTES_MAX, RESTORE_READS_PER_ACTOR},
 };
 
 use super::history::History;
-use crate::{bucket, exit::Failure};
+use crate::{
+    bucket,
+    exit::{Failure, Status},
+};
 
-/// Reads `files`, eight at a time.
+/// A file that was read, and its share of the memory for files. It is given back when dropped.
+#[derive(Debug)]
+pub struct Content {
+    /// The whole object.
+    pub bytes: Bytes,
+    _share: OwnedSemaphorePermit,
+}
+
+/// Reads `files`, eight at a time and 256 MiB at a time; a larger one goes alone.
+///
+/// Shares are given out in the order of the files, which is that in which they are used, so none waits for a share
+/// that a later one has.
 pub fn read<'a, B: Bucket>(
     bucket: &'a B,
     history: &'a History,
     files: impl IntoIterator<Item = HistoryFile> + 'a,
     progress: &'a ProgressBar,
-) -> impl Stream<Item = (HistoryFile, Result<Bytes, ReadFailure>)> + 'a {
-    let one = move |file: HistoryFile| async move {
-        let read = async {
-            let key = history.key(&file)?;
-            // One that grew since it was listed is somebody else's.
-            let read = bucket::read(bucket, &key, history.size(&file), progress).await;
-            match read {
-                Ok((_, bytes)) => Ok(bytes),
-                Err(ReadError::NotFound) => Err(ReadFailure::Gone),
-                Err(error) => Err(bucket::failed(format_args!("reading {key}"), error).into()),
-            }
-        };
-        (file, read.await)
+) -> impl Stream<Item = (HistoryFile, Result<Content, ReadFailure>)> + 'a {
+    let memory = Arc::new(Semaphore::new(MEMORY_KIB as usize));
+    let one = move |file: HistoryFile| {
+        let memory = Arc::clone(&memory);
+        async move { (file, read_one(bucket, history, file, memory, progress).await) }
     };
     stream::iter(files).map(one).buffered(RESTORE_READS_PER_ACTOR)
+}
+
+/// Memory for files, in the unit shares are counted in.
+const MEMORY_KIB: u32 = (RESTORE_BYTES_MAX >> 10) as u32;
+
+async fn read_one<B: Bucket>(
+    bucket: &B,
+    history: &History,
+    file: HistoryFile,
+    memory: Arc<Semaphore>,
+    progress: &ProgressBar,
+) -> Result<Content, ReadFailure> {
+    let key = history.key(&file)?;
+    let size = history.size(&file);
+    let kib = u32::try_from(size.div_ceil(1 << 10)).unwrap_or(u32::MAX).min(MEMORY_KIB);
+    let share = memory.acquire_many_owned(kib).await;
+    let _share = share.map_err(|error| Failure::new(Status::Internal, error))?;
+    // One that grew since it was listed is somebody else's.
+    match bucket::read(bucket, &key, size, progress).await {
+        Ok((_, bytes)) => Ok(Content { bytes, _share }),
+        Err(ReadError::NotFound) => Err(ReadFailure::Gone),
+        Err(error) => Err(bucket::failed(format_args!("reading {key}"), error).into()),
+    }
 }
 
 /// Why a listed file was not read.

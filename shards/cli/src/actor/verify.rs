@@ -29,17 +29,7 @@ const LOOKS_MAX: usize = 3;
 /// # Errors
 /// The bucket does not answer, there is no such actor, or something is wrong; in that case the answer is given first.
 pub fn verify(flags: &Verify) -> Result<(), Failure> {
-    let (history, checks) = bucket::on(&flags.bucket, async |bucket| {
-        let mut looks = 0;
-        loop {
-            looks += 1;
-            let history = History::look(bucket, &flags.actor).await?;
-            let checks = check(bucket, &history, flags.quiet).await?;
-            if !checks.is_gone || looks == LOOKS_MAX {
-                return Ok((history, checks));
-            }
-        }
-    })?;
+    let (history, checks) = bucket::on(&flags.bucket, async |bucket| checked(bucket, flags).await)?;
     let report = Report::new(flags, &history, checks);
     if flags.json {
         say::answer_json(&report)?
@@ -47,6 +37,23 @@ pub fn verify(flags: &Verify) -> Result<(), Failure> {
         say::answer(&report.text())?
     }
     report.verdict(flags, &history)
+}
+
+/// Looks and checks; again when files were collected meanwhile.
+async fn checked<B: Bucket>(bucket: &B, flags: &Verify) -> Result<(History, Checks), Failure> {
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        let history = History::look(bucket, &flags.actor).await?;
+        let mut checks = check(bucket, &history, flags.quiet).await?;
+        if checks.gone.is_empty() {
+            return Ok((history, checks));
+        }
+        if looks == LOOKS_MAX {
+            checks.tell_missing(&History::look(bucket, &flags.actor).await?);
+            return Ok((history, checks));
+        }
+    }
 }
 
 /// What a file is to the chain.
@@ -67,8 +74,8 @@ struct Checks {
     problems: Vec<(HistoryFile, String)>,
     /// Sound in themselves; where they lead is not known, since what they follow is not sound.
     unproven: Vec<HistoryFile>,
-    /// A file was listed and was not there any more.
-    is_gone: bool,
+    /// Were listed and were not there any more.
+    gone: Vec<HistoryFile>,
 }
 
 /// Reads and checks every file, those of the chain in its order.
@@ -82,10 +89,10 @@ async fn check<B: Bucket>(bucket: &B, history: &History, quiet: bool) -> Result<
     for (file, role) in &files {
         let (file, role) = (*file, *role);
         match reads.next().await {
-            Some((_, Ok(bytes))) => {
+            Some((_, Ok(content))) => {
                 // Reads go on while a file is checked.
                 let checked = tokio::task::spawn_blocking(move || {
-                    checks.file(file, role, &bytes);
+                    checks.file(file, role, &content.bytes);
                     checks
                 });
                 checks = checked.await.map_err(|error| Failure::new(Status::Internal, error))?;
@@ -134,15 +141,30 @@ impl Checks {
     }
 
     fn gone(&mut self, name: HistoryFile, role: Role) {
-        self.is_gone = true;
-        self.problem(name, role, "it was listed and is not there any more".to_owned());
+        self.gone.push(name);
+        self.cut(role);
     }
 
     fn problem(&mut self, name: HistoryFile, role: Role, problem: String) {
+        self.problems.push((name, problem));
+        self.cut(role);
+    }
+
+    /// What follows a file that cannot be used leads nowhere known.
+    fn cut(&mut self, role: Role) {
         if role == Role::Changes {
             self.chain = None;
         }
-        self.problems.push((name, problem));
+    }
+
+    /// A file that is still listed was not collected: the bucket lost it.
+    fn tell_missing(&mut self, now: &History) {
+        let listed: HashSet<HistoryFile> = now.files.iter().map(|listed| listed.file).collect();
+        let gone = std::mem::take(&mut self.gone);
+        let (lost, collected) = gone.into_iter().partition(|file| listed.contains(file));
+        self.gone = collected;
+        let lost: Vec<HistoryFile> = lost;
+        self.problems.extend(lost.into_iter().map(|file| (file, "it is listed and not there".to_owned())));
     }
 }
 
@@ -161,6 +183,8 @@ struct Report {
     broken: Option<String>,
     problems: Vec<Problem>,
     unproven: Vec<String>,
+    /// Files that were collected before they could be read.
+    collected: Vec<String>,
     other_objects: usize,
 }
 
@@ -187,7 +211,7 @@ impl Report {
         Self {
             bucket: flags.bucket.url.to_string(),
             actor: flags.actor.to_string(),
-            is_sound: bad.is_empty() && history.plan.is_ok(),
+            is_sound: bad.is_empty() && checks.gone.is_empty() && history.plan.is_ok(),
             files,
             bytes,
             latest_txid: end.map(|end| end.txid),
@@ -196,6 +220,7 @@ impl Report {
             broken: history.plan.as_ref().err().map(ToString::to_string),
             problems: problems.collect(),
             unproven: checks.unproven.iter().map(ToString::to_string).collect(),
+            collected: checks.gone.iter().map(ToString::to_string).collect(),
             other_objects: history.others,
         }
     }
@@ -227,6 +252,9 @@ impl Report {
         for file in &self.unproven {
             let _ = writeln!(text, "{file}: sound in itself; what it follows is not");
         }
+        for file in &self.collected {
+            let _ = writeln!(text, "{file}: collected before it was read");
+        }
         text
     }
 
@@ -239,6 +267,13 @@ impl Report {
             return Err(broken(&flags.actor, history, reason));
         }
         let actor = &self.actor;
+        if self.problems.is_empty() {
+            let sentence = format!(
+                "files of {actor} were collected while they were read, {LOOKS_MAX} times in a row: nothing is known to be \
+                 wrong, and a longer --history-retention-secs on its nodes leaves time to read"
+            );
+            return Err(Failure::new(Status::NotFound, sentence));
+        }
         let next = match self.reachable_txid {
             Some(txid) if Some(txid) == self.latest_txid => {
                 "the latest state can be restored, and no node needs the damaged ones".to_owned()
@@ -250,3 +285,6 @@ impl Report {
         Err(Failure::new(Status::Damaged, format!("{count} of {actor} cannot be used; {next}")))
     }
 }
+
+#[cfg(test)]
+mod tests;
