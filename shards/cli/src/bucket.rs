@@ -1,7 +1,7 @@
 //! The bucket as a command sees it that a person waits for: opened from its URL, each read sent again where that may
 //! help, every wait bounded.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use indicatif::ProgressBar;
@@ -35,10 +35,16 @@ pub fn on<T>(
     runtime.block_on(work(&bucket))
 }
 
-/// A failed read or listing, said in one sentence that begins with `what` was tried.
-pub fn failed(what: impl std::fmt::Display, error: impl std::fmt::Display) -> Failure {
-    let sentence = format!("{what}: {error}; check --bucket, the AWS_* variables and the network");
-    Failure::new(Status::Bucket, sentence)
+/// A failed request, said in one sentence that begins with what was tried.
+pub fn failed(what: impl fmt::Display, error: impl Into<ListError>) -> Failure {
+    let error = error.into();
+    let next = match &error {
+        // A refusal says itself what to do about it.
+        ListError::Read(ReadError::Failed(BucketFailure::Refused(_))) => "",
+        ListError::Read(_) => "; check the AWS_* variables and the network, then try again",
+        ListError::Fault(_) => "; the store does not list as S3 does, so nothing it says can be relied on",
+    };
+    Failure::new(Status::Bucket, format!("{what}: {error}{next}"))
 }
 
 /// Reads an object of `bytes_max` bytes at most. `progress` moves as they arrive.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use wasmkeep_bucket::{Bucket, Nonce as Token, Outcome, Precondition, put_settled};
+use wasmkeep_bucket::{Bucket, Nonce as Token, Outcome, Precondition, ReadError, put_settled};
 use wasmkeep_protocol::{
     NodeId,
     lease::Timing,
@@ -107,7 +107,9 @@ async fn write<B: Bucket>(
             let sentence = format!("whether {node} is fenced is not known: {cause}; run the command again");
             Err(Failure::new(Status::Bucket, sentence))
         }
-        Outcome::Failed(failure) => Err(bucket::failed(format_args!("fencing {node}"), failure)),
+        Outcome::Failed(failure) => {
+            Err(bucket::failed(format_args!("fencing {node}"), ReadError::from(failure)))
+        }
     }
 }
 

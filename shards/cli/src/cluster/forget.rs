@@ -3,7 +3,7 @@
 //! A node's lease is never removed: an absent heartbeat frees nothing (R-LEASE-7), so removing one would leave actors
 //! held by nobody until somebody fences the id.
 
-use wasmkeep_bucket::Bucket;
+use wasmkeep_bucket::{Bucket, ReadError};
 use wasmkeep_protocol::{NodeId, lease::Timing, records::RecordError};
 
 use super::heartbeats::{self, Heartbeat, Standing};
@@ -39,7 +39,7 @@ async fn forgotten<B: Bucket>(bucket: &B, node: &NodeId) -> Result<(), Failure> 
     bucket
         .delete(&heartbeats::key(node)?)
         .await
-        .map_err(|error| bucket::failed(format_args!("removing nodes/{node}"), error))
+        .map_err(|error| bucket::failed(format_args!("removing nodes/{node}"), ReadError::from(error)))
 }
 
 /// Why an object is not removed.

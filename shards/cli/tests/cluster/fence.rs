@@ -1,7 +1,9 @@
 //! `wasmkeep cluster fence`.
 
+use std::process::Stdio;
+
 use super::*;
-use crate::buckets::Said;
+use crate::buckets::{Said, wasmkeep};
 
 fn fence(bucket: &Bucket, node: &str, flags: &[&str]) -> Said {
     bucket.say(&[&["cluster", "fence", node], flags].concat())
@@ -14,7 +16,7 @@ const UNWATCHED: NodeState = NodeState::Fenced { watched: Duration::ZERO, by: No
 #[test]
 fn a_live_node_loses_its_lease_and_nothing_else_of_its_heartbeat_changes() {
     let bucket = Bucket::new();
-    let live = heartbeat(1_000);
+    let live = heartbeat(0);
     put(&bucket, "a", &live);
     let said = fence(&bucket, "a", &[]).done();
     assert!(said.stdout.starts_with("a is fenced: its process stops at its next heartbeat"), "{said:?}");
@@ -32,8 +34,8 @@ fn a_node_that_renews_meanwhile_is_fenced_and_finds_out_at_its_next_write() {
     let bucket = Bucket::new();
     put(&bucket, "a", &heartbeat(0));
     let mut version = bucket.version("nodes/a");
-    let mut child =
-        crate::buckets::wasmkeep(&["cluster", "fence", "a", "--bucket", &bucket.url()]).spawn().unwrap();
+    let mut command = wasmkeep(&["cluster", "fence", "a", "--bucket", &bucket.url()]);
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     for sequence in 8.. {
         let renewed = NodeRecord { sequence, nonce: Nonce::from_bits(sequence.into()), ..heartbeat(0) };
         match bucket.replace("nodes/a", &version, &renewed.encode()) {
