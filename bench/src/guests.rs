@@ -39,6 +39,7 @@ pub fn runtime(folder: &Path, resident_max: usize) -> Runtime {
         cache_dir: folder.join("compiled"),
         resident_max,
         memory_bytes_max: ACTOR_MEMORY_BYTES,
+        line_numbers: false,
     };
     Runtime::new(&config).expect("a runtime")
 }

@@ -8,12 +8,12 @@ use std::{
 };
 
 use tempfile::TempDir;
-use wasmkeep_actor::{Actors, Happening, Limits, Refusal, World};
+use wasmkeep_actor::{Actors, Happening, Limits, Refusal, Started, World};
 use wasmkeep_host::{Instance, Setting, Timers, Version};
 use wasmkeep_node::runtime::{
     Hooks, Label, OffloadPool, Placement, ShardContext, Shards, offload::OFFLOAD_THREADS, start,
 };
-use wasmkeep_protocol::{ActorClass, ActorId, limits};
+use wasmkeep_protocol::{ActorId, limits};
 use wasmkeep_storage::{Database, Offload};
 
 use crate::guests::{event, identity, received, runtime, sample};
@@ -193,7 +193,7 @@ impl World for BenchWorld {
         opened.map_err(|error| Refusal::Storage(error.to_string()))
     }
 
-    async fn start(&self, id: &ActorId, database: &Rc<Database>) -> Result<Instance, Refusal> {
+    async fn start(&self, id: &ActorId, database: &Rc<Database>) -> Result<Started<Instance>, Refusal> {
         let setting = Setting {
             identity: identity(id.name.as_str()),
             database: Some(Rc::clone(database)),
@@ -205,11 +205,8 @@ impl World for BenchWorld {
             outbound: None,
         };
         let started = self.parts.version.instantiate(setting).await;
-        started.map_err(|error| Refusal::Start(error.to_string()))
-    }
-
-    fn version(&self, _: &ActorClass) -> String {
-        self.parts.version.id().to_owned()
+        let guest = started.map_err(|error| Refusal::Start(error.to_string()))?;
+        Ok(Started { guest, version: self.parts.version.id().to_owned() })
     }
 
     async fn erase(&self, _: &ActorId) {

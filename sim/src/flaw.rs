@@ -69,6 +69,8 @@ flaws! {
     IgnoresLimit => "no-time-limit", &["liveness", "storage"];
     /// A crash loses a commit that was acknowledged.
     LosesAcknowledged => "crash-loses-acknowledged", &["storage", "init"];
+    /// A new version does not reach the actors in memory.
+    RunsOldCode => "runs-old-code", &["version"];
     /// Something draws from real chance.
     UsesEntropy => "not-deterministic", &["determinism"];
 }

@@ -16,7 +16,7 @@ use crate::{
     flaw::Flaw,
     history::{ActorNumber, Record, Stillness},
     script::{self, Step, micros},
-    stage::Stage,
+    stage::{CLASSES, Stage},
     world::SimWorld,
 };
 
@@ -178,6 +178,9 @@ impl Life {
         let version = versions[class];
         drop(versions);
         self.stage.record(Record::Deployed { class, version });
+        if !self.stage.flawed(Flaw::RunsOldCode) {
+            self.actors.renew(&CLASSES[class].parse().expect("class names are valid"));
+        }
     }
 
     /// Lets everything come to rest; says whether it did.

@@ -2,8 +2,8 @@
 
 use std::{cell::RefCell, fs, future::Future, rc::Rc, time::Duration};
 
-use wasmkeep_actor::{Happening, Refusal, World};
-use wasmkeep_protocol::{ActorClass, ActorId};
+use wasmkeep_actor::{Happening, Refusal, Started, World};
+use wasmkeep_protocol::ActorId;
 use wasmkeep_storage::{Database, Offload};
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     guest::{ModelGuest, SCRIPTED_PANIC},
     history::{ActorNumber, Record, Version},
     script::{InitPlan, micros},
-    stage::{CLASSES, Stage, class_of},
+    stage::{Stage, class_of},
 };
 
 /// Blocking work in virtual time: later, once, or dropped.
@@ -111,7 +111,7 @@ impl World for SimWorld {
         }
     }
 
-    async fn start(&self, id: &ActorId, database: &Rc<Database>) -> Result<ModelGuest, Refusal> {
+    async fn start(&self, id: &ActorId, database: &Rc<Database>) -> Result<Started<ModelGuest>, Refusal> {
         let actor = self.number(id);
         self.delay().await;
         let version = self.current(class_of(actor));
@@ -125,16 +125,10 @@ impl World for SimWorld {
         if self.stage.flawed(Flaw::KeepsDatabase) {
             self.kept.borrow_mut().push(database.clone());
         }
-        Ok(self.make(actor, version, database))
-    }
-
-    fn version(&self, class: &ActorClass) -> String {
-        let class = CLASSES.iter().position(|known| *known == class.as_str()).unwrap_or(0);
-        let version = self.current(class);
-        if self.stage.flawed(Flaw::ForgetsInit) {
-            return format!("{version}.{}", self.stage.run.attempts.latest());
-        }
-        version.to_string()
+        let guest = self.make(actor, version, database);
+        let forgets = self.stage.flawed(Flaw::ForgetsInit);
+        let suffix = if forgets { format!(".{}", self.stage.run.attempts.latest()) } else { String::new() };
+        Ok(Started { guest, version: format!("{version}{suffix}") })
     }
 
     async fn erase(&self, id: &ActorId) {

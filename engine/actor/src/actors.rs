@@ -48,15 +48,12 @@ pub trait World: 'static {
     /// made meanwhile, and [`Database::opened`] is asked before anything runs.
     fn open(&self, id: &ActorId) -> impl Future<Output = Result<Database, Refusal>>;
 
-    /// Makes an instance of the class's current version.
+    /// Makes an instance of a version of the class that is current at some moment until it is done.
     fn start(
         &self,
         id: &ActorId,
         database: &Rc<Database>,
-    ) -> impl Future<Output = Result<Self::Guest, Refusal>>;
-
-    /// The version of the class whose instances [`World::start`] makes.
-    fn version(&self, class: &ActorClass) -> String;
+    ) -> impl Future<Output = Result<Started<Self::Guest>, Refusal>>;
 
     /// Whether an event may run now: the node holds the actor.
     ///
@@ -85,6 +82,15 @@ pub trait World: 'static {
 
     /// Told of everything worth counting or logging.
     fn observe(&self, id: &ActorId, happening: Happening<'_>);
+}
+
+/// A live instance, and what it was made of.
+#[derive(Debug)]
+pub struct Started<G> {
+    /// The instance.
+    pub guest: G,
+    /// Of its code.
+    pub version: String,
 }
 
 /// What an actor's life shows to the outside.
@@ -243,6 +249,14 @@ impl<W: World> Actors<W> {
             }
         }
         !drowsy.is_empty()
+    }
+
+    /// A class has a new version: each of its actors runs it from its next event on. The one under way ends on the
+    /// instance it began on; the database stays open.
+    pub fn renew(&self, class: &ActorClass) {
+        for actor in self.roster.borrow().resident().filter(|actor| actor.id.class == *class) {
+            actor.feed(Input::Renew);
+        }
     }
 
     /// Takes nothing new; events that wait still run. See [`Actors::stopped`] and [`Actors::give_up`].
@@ -411,16 +425,10 @@ impl<W: World> Actors<W> {
         let Some(database) = &body.database else {
             return Err(Refusal::Start("its database is not open".into()));
         };
-        // A version deployed while the instance was made would be taken for the instance's own, and its
-        // on-init for done.
-        let guest = loop {
-            body.version = self.world.version(&actor.id.class);
-            let start = AssertUnwindSafe(self.world.start(&actor.id, database)).catch_unwind().await;
-            let guest = start.unwrap_or_else(|panic| Err(Refusal::Start(panic_text(&*panic))))?;
-            if self.world.version(&actor.id.class) == body.version {
-                break guest;
-            }
-        };
+        let start = AssertUnwindSafe(self.world.start(&actor.id, database)).catch_unwind().await;
+        let Started { guest, version } =
+            start.unwrap_or_else(|panic| Err(Refusal::Start(panic_text(&*panic))))?;
+        body.version = version;
         if let Err(error) = database.opened().await {
             self.world.observe(&actor.id, Happening::StorageTrouble(error.to_string()));
             return Err(Refusal::from(&error));

@@ -8,5 +8,5 @@ mod guest;
 pub mod lifecycle;
 pub mod roster;
 
-pub use actors::{Actors, Happening, Limits, World, panic_text};
+pub use actors::{Actors, Happening, Limits, Started, World, panic_text};
 pub use guest::{Event, Failure, Guest, InitError, Refusal, TurnEnd};

@@ -27,6 +27,8 @@ pub enum Input<E> {
     Dozed(bool, StorageFate),
     /// Answer to [`Action::Wake`].
     Woken(Result<(), Refusal>),
+    /// The class has a new version: the next event runs on a new instance.
+    Renew,
     /// The actor has been idle long enough, or its place is wanted: sleep when nothing waits.
     Rest,
     /// The node stops: take nothing new, finish what waits, then sleep.
@@ -124,6 +126,8 @@ pub struct Lifecycle<E> {
     mailbox_events_max: usize,
     storage: Storage,
     instance: Instance,
+    /// The version changed since the last [`Action::Start`] was handed out.
+    outdated: bool,
     outstanding: Outstanding,
     /// Doze at the next moment nothing waits.
     doze: bool,
@@ -143,6 +147,7 @@ impl<E: Event> Lifecycle<E> {
             mailbox_events_max,
             storage: Storage::Closed,
             instance: Instance::Absent,
+            outdated: false,
             outstanding: Outstanding::Nothing,
             doze: false,
             rest: false,
@@ -248,6 +253,7 @@ impl<E: Event> Lifecycle<E> {
                     }
                 }
             }
+            Input::Renew => self.outdated = true,
             Input::Rest => self.rest = true,
             Input::Stop => self.stopping = true,
             Input::GiveUp => {
@@ -339,6 +345,10 @@ impl<E: Event> Lifecycle<E> {
             Storage::Closed => return Some(Action::Open),
             Storage::Dozing => return Some(Action::Wake),
             Storage::Open => {}
+        }
+        // Only now that an event waits; and since what is handed out next is a start, it is of the new version.
+        if std::mem::replace(&mut self.outdated, false) {
+            self.instance = Instance::Absent;
         }
         match self.instance {
             Instance::Absent => Some(Action::Start),

@@ -2,6 +2,7 @@
 //! the other side becomes.
 
 use std::{
+    fmt,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
@@ -11,6 +12,7 @@ use std::{
 
 use tokio::runtime::Handle;
 use wasmkeep_actor::{Failure, panic_text};
+use wasmtime::WasmBacktrace;
 use wasmtime_wasi::I32Exit;
 
 /// Panics of the host caught at the event boundary since the process started. Expected to stay 0.
@@ -49,12 +51,30 @@ pub(crate) async fn guarded<F: Future>(timers: &Handle, future: F) -> Result<F::
 
 /// What a trap says, in one line and without the stack.
 pub(crate) fn trap(error: &wasmtime::Error) -> Failure {
-    let text = match error.downcast_ref::<I32Exit>() {
+    Failure::Trap(reason(error))
+}
+
+fn reason(error: &wasmtime::Error) -> String {
+    match error.downcast_ref::<I32Exit>() {
         Some(exit) => format!("it called exit with status {}", exit.0),
         None => match error.downcast_ref::<wasmtime::Trap>() {
             Some(trap) => trap.to_string(),
             None => error.root_cause().to_string(),
         },
-    };
-    Failure::Trap(text)
+    }
+}
+
+/// What a trap says, with the guest's stack below it. The host's own stack, which an error has too when the
+/// process was started with `RUST_BACKTRACE`, is of no use to who wrote the guest.
+pub(crate) struct TrapReport<'a>(pub(crate) &'a wasmtime::Error);
+
+impl fmt::Display for TrapReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&reason(self.0))?;
+        match self.0.downcast_ref::<WasmBacktrace>() {
+            // Its first line is a title.
+            Some(stack) => stack.to_string().lines().skip(1).try_for_each(|line| write!(f, "\n{line}")),
+            None => Ok(()),
+        }
+    }
 }

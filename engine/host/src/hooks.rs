@@ -7,7 +7,7 @@ use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Lift, Lower}
 
 use crate::{
     bindings::websockets::Acceptance,
-    boundary::{guarded, trap},
+    boundary::{TrapReport, guarded, trap},
     event::{AlarmEvent, AnswerSender, Mistake, SocketClose, SocketMessage, SocketOpen, Unanswered},
     instance::Instance,
     load::{
@@ -128,7 +128,7 @@ impl Instance {
                 Called::Returned(results)
             }
             Ok(Err(error)) => {
-                self.complain(&format!("{name} trapped"), &format_args!("{error:?}"));
+                self.complain(&format!("{name} trapped"), &TrapReport(&error));
                 Called::Failed(trap(&error))
             }
             Err(failure) => Called::Failed(failure),

@@ -19,7 +19,7 @@ use wasmtime::{
 use wasmtime_wasi_http::{WasiHttpView, p2::bindings::http::types::Scheme};
 
 use crate::{
-    boundary::{guarded, trap},
+    boundary::{TrapReport, guarded, trap},
     event::{ActorEvent, HttpEvent, RequestBody, Revocation},
     headers,
     load::{HandleParams, Loaded, Version},
@@ -205,7 +205,7 @@ impl Instance {
             }
         };
         let log = self.store.data().log.clone();
-        let on_trap = |error: &wasmtime::Error| log.failure("trapped", &format_args!("{error:?}"));
+        let on_trap = |error: &wasmtime::Error| log.failure("trapped", &TrapReport(error));
         let reply = Reply::new(answer, &method, head);
         let call = self.handle.call_async(&mut self.store, params);
         let ended = turn::run(&self.timers, call, &self.slice_ended, reply, on_trap).await;

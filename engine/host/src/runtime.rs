@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use wasmtime::{Config, Engine, OptLevel, PoolingAllocationConfig, component::Linker};
+use wasmtime::{Config, Engine, OptLevel, PoolingAllocationConfig, WasmBacktraceDetails, component::Linker};
 
 pub use crate::cache::CacheError;
 use crate::{
@@ -43,6 +43,8 @@ pub struct RuntimeConfig {
     pub resident_max: usize,
     /// Linear memory of one instance, in bytes; at most 4 GiB. Growth beyond it fails in the guest.
     pub memory_bytes_max: usize,
+    /// Read the debug information that components bring, so that traps show files and lines.
+    pub line_numbers: bool,
 }
 
 /// Why the runtime cannot be made.
@@ -174,12 +176,18 @@ fn engine_config(config: &RuntimeConfig) -> Config {
         .epoch_interruption(true)
         .cranelift_opt_level(OptLevel::Speed)
         .parallel_compilation(true)
+        .wasm_backtrace_details(backtrace_details(config))
         .max_wasm_stack(WASM_STACK_BYTES)
         .async_stack_size(CALL_STACK_BYTES)
         .async_stack_zeroing(true)
         .memory_reservation(reservation(u64::from(instances), config.memory_bytes_max))
         .allocation_strategy(pool);
     engine
+}
+
+/// Said either way: the environment of the process must not change what is logged.
+fn backtrace_details(config: &RuntimeConfig) -> WasmBacktraceDetails {
+    if config.line_numbers { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable }
 }
 
 #[cfg(test)]

@@ -44,6 +44,8 @@ pub enum Status {
     NodeId = 14,
     /// The node was fenced, or its heartbeat taken away.
     Fenced = 15,
+    /// Nothing on this machine builds components.
+    Toolchain = 16,
     /// A fault of ours.
     Internal = 70,
 }
@@ -104,6 +106,7 @@ impl From<NodeError> for Failure {
             NodeError::Cluster(ClusterError::Core(CoreStartError::Pin { .. })) => Status::Cores,
             NodeError::Cluster(_)
             | NodeError::Start(_)
+            | NodeError::UnknownClass(_)
             | NodeError::Runtime(_)
             | NodeError::Outbound(_)
             | NodeError::Sqlite(_)

@@ -39,7 +39,7 @@ pub(crate) fn signals() -> Result<Signals, Failure> {
         .map_err(|error| Failure::new(Status::Internal, format!("signals cannot be handled: {error}")))
 }
 
-/// Waits for the first signal and stops the node. A second signal ends the process at once.
+/// Waits for the first signal and stops the node.
 pub(crate) fn run(node: Node, mut signals: Signals) -> Result<(), Failure> {
     // A closed stdout is no reason not to serve.
     let _ = std::io::stdout().flush();
@@ -48,6 +48,11 @@ pub(crate) fn run(node: Node, mut signals: Signals) -> Result<(), Failure> {
     if let Some(exit) = ended.get() {
         tracing::error!("{exit}");
     }
+    stop(node)
+}
+
+/// Stops the node after a first signal. A second one ends the process at once.
+pub(crate) fn stop(node: Node) -> Result<(), Failure> {
     tracing::info!("stopping: events in flight have {:?}", limits::STOP_GRACE);
     for &signal in TERM_SIGNALS {
         // Conditional on the flag, which is set already.
@@ -151,6 +156,7 @@ pub(crate) fn node_config(
         classes,
         stateless,
         allow_outbound: flags.allow_outbound,
+        line_numbers: false,
         connections_max: flags.max_connections,
         limits: ActorLimits {
             resident_max: limits.max_resident,
@@ -239,13 +245,14 @@ pub(crate) fn component(path: &Path, env: Arc<Vec<(String, String)>>) -> Result<
 
 /// The values of all `--env` files. A later file wins over an earlier one, one for a class over one for all.
 #[derive(Debug, Default)]
-struct Values {
+pub(crate) struct Values {
     shared: BTreeMap<String, String>,
     by_class: BTreeMap<ActorClass, BTreeMap<String, String>>,
 }
 
 impl Values {
-    fn read(files: &[EnvFile]) -> Result<Self, Failure> {
+    /// Reads the files in order.
+    pub(crate) fn read(files: &[EnvFile]) -> Result<Self, Failure> {
         let mut values = Self::default();
         for EnvFile { class, file } in files {
             let failure = |error| {
@@ -266,7 +273,8 @@ impl Values {
         Ok(values)
     }
 
-    fn of(&self, class: Option<&ActorClass>) -> Arc<Vec<(String, String)>> {
+    /// What a class sees; what the stateless component does, without one.
+    pub(crate) fn of(&self, class: Option<&ActorClass>) -> Arc<Vec<(String, String)>> {
         let mut merged = self.shared.clone();
         if let Some(own) = class.and_then(|class| self.by_class.get(class)) {
             merged.extend(own.clone());

@@ -25,6 +25,8 @@ pub struct Config {
     pub stateless: Option<ComponentConfig>,
     /// Addresses that are not public and that actors may connect to all the same.
     pub allow_outbound: Vec<OutboundRange>,
+    /// Keep the line numbers that components bring, so that the log of a trap shows them. Costs memory.
+    pub line_numbers: bool,
     /// Client connections at once, before the open-file limit lowers it.
     pub connections_max: usize,
     /// Limits of actors.

@@ -14,8 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use arc_swap::ArcSwap;
 use wasmkeep_host::{Identity, LoadError, Runtime, RuntimeConfig, RuntimeError, Timers};
-use wasmkeep_protocol::{ActorId, lease::Exit, limits, placement::shard_of};
+use wasmkeep_protocol::{ActorClass, ActorId, lease::Exit, limits, placement::shard_of};
 use wasmkeep_storage::Pacer;
 
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
         offload::OFFLOAD_THREADS, preflight, preflight::open_files_max, start,
     },
     shard::{Message, Shard},
-    state::{Class, NodeState, Stateless},
+    state::{Class, Code, NodeState, Stateless},
 };
 
 /// Instances alive beyond the resident actors: those being replaced, and stateless requests under way.
@@ -52,6 +53,9 @@ pub enum NodeError {
         /// Why.
         source: LoadError,
     },
+    /// A class that is not served was to be replaced.
+    #[error("this node serves no class {0}")]
+    UnknownClass(ActorClass),
     /// The data directory.
     #[error("the data directory {path:?} cannot be used: {source}")]
     DataDir {
@@ -100,6 +104,7 @@ pub struct Node {
     shards: Shards<usize>,
     controls: Vec<flume::Sender<Control>>,
     state: Arc<NodeState>,
+    runtime: Runtime,
     /// Held for the life of the node, so that no second one uses the data directory.
     _lock: File,
 }
@@ -117,6 +122,8 @@ pub struct Stopped {
 
 /// What a shard is told from outside its mesh.
 enum Control {
+    /// A class has a new version; to be dropped once the shard's actors know.
+    Renew(ActorClass, flume::Sender<()>),
     Stop(Duration),
     /// The node lost this actor, or all of them.
     Lost(Option<ActorId>, String),
@@ -141,6 +148,7 @@ impl Node {
             cache_dir: config.data_dir.join("compiled"),
             resident_max: fitted.resident_max + SPARE_INSTANCES,
             memory_bytes_max: config.limits.memory_bytes_max,
+            line_numbers: config.line_numbers,
         })?;
         let offload = OffloadPool::start(OFFLOAD_THREADS).map_err(NodeError::Thread)?;
         let (controls, controlled): (Vec<_>, Vec<_>) = (0..shards).map(|_| flume::unbounded()).unzip();
@@ -163,7 +171,7 @@ impl Node {
         fronts.sort_by_key(|(shard, _)| *shard);
         let fronts = fronts.into_iter().map(|(_, stats)| stats).collect();
         state.metrics.watch(Watched { beats: running.beats().to_vec(), fronts, admission });
-        Ok(Self { address: bound.address, shards: running, controls, state, _lock: lock })
+        Ok(Self { address: bound.address, shards: running, controls, state, runtime, _lock: lock })
     }
 
     /// Where it listens.
@@ -177,6 +185,28 @@ impl Node {
     pub fn ending(&self) -> Option<impl FnOnce() -> Option<Exit> + Send + use<>> {
         let ending = self.state.cluster.as_ref()?.ending();
         Some(move || ending.wait())
+    }
+
+    /// Puts a new version of a class in place. Each of its actors runs it from its next event on, with the data
+    /// it has; no connection is closed, and events under way end where they began. Blocks while the component is
+    /// compiled, and returns the id of the version once every shard knows of it.
+    ///
+    /// # Errors
+    /// [`NodeError::UnknownClass`], and [`NodeError::Component`]: the version before stays.
+    pub fn replace(&self, class: &ActorClass, component: &ComponentConfig) -> Result<String, NodeError> {
+        let served = self.state.classes.get(class).ok_or_else(|| NodeError::UnknownClass(class.clone()))?;
+        let version = load_one(component, |wasm| self.runtime.load_actor(wasm))?;
+        let id = version.id().to_owned();
+        served.code.store(Arc::new(Code { version, env: Arc::clone(&component.env) }));
+        let (known, knowing) = flume::bounded::<()>(1);
+        for control in &self.controls {
+            // A shard that is gone has no actors.
+            let _ = control.send(Control::Renew(class.clone(), known.clone()));
+        }
+        drop(known);
+        // Nothing is ever sent: the end of the last sender is the answer.
+        let _ = knowing.recv();
+        Ok(id)
     }
 
     /// Stops: takes nothing new, lets events in flight finish within `grace`, closes every actor.
@@ -273,7 +303,10 @@ fn load(
         let version = load_one(&class.component, |wasm| runtime.load_actor(wasm))?;
         tracing::info!(class = %class.class, version = version.id(), component = %class.component.path.display(), "serving");
         let env = Arc::clone(&class.component.env);
-        classes.insert(class.class.clone(), Class { version, access: class.access.clone(), env });
+        classes.insert(
+            class.class.clone(),
+            Class { code: ArcSwap::from_pointee(Code { version, env }), access: class.access.clone() },
+        );
     }
     let stateless = match &config.stateless {
         None => None,
@@ -467,6 +500,10 @@ impl Seat {
         drop(report);
         let grace = loop {
             match control.recv_async().await {
+                Ok(Control::Renew(class, known)) => {
+                    shard.renew(&class);
+                    drop(known);
+                }
                 Ok(Control::Stop(grace)) => break grace,
                 Ok(Control::Lost(actor, why)) => shard.lose(actor.as_ref(), why),
                 Ok(Control::EndEvents) => {}
@@ -480,7 +517,7 @@ impl Seat {
                 match told {
                     Control::Lost(actor, why) => losing.lose(actor.as_ref(), why),
                     Control::EndEvents => losing.lose(None, "this node is stopping".into()),
-                    Control::Stop(_) => {}
+                    Control::Renew(..) | Control::Stop(_) => {}
                 }
             }
         })

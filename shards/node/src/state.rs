@@ -10,15 +10,22 @@ use std::{
     time::{Duration, Instant},
 };
 
+use arc_swap::ArcSwap;
 use wasmkeep_host::{Identity, Timers, Version};
 use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule};
 
 use crate::{cluster::Cluster, config::ActorLimits, egress::Egress, metrics::Metrics, runtime::OffloadPool};
 
-/// A class with its code loaded.
+/// A class that is served.
 pub(crate) struct Class {
-    pub(crate) version: Version,
+    /// What instances are made of from now on.
+    pub(crate) code: ArcSwap<Code>,
     pub(crate) access: Rule,
+}
+
+/// A component, loaded, with the values it sees.
+pub(crate) struct Code {
+    pub(crate) version: Version,
     pub(crate) env: Arc<Vec<(String, String)>>,
 }
 

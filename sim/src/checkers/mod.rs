@@ -7,6 +7,7 @@ mod liveness;
 mod order;
 mod residency;
 mod storage;
+mod version;
 
 use std::time::Duration;
 
@@ -37,5 +38,6 @@ pub fn all(rules: Rules, cast: Vec<String>) -> Vec<Box<dyn Checker>> {
         Box::new(storage::Storage::new(cast)),
         Box::new(residency::Residency::new(rules)),
         Box::new(liveness::Liveness::default()),
+        Box::new(version::NewestCode::default()),
     ]
 }

@@ -575,3 +575,68 @@ fn an_actor_lost_while_it_asked_to_be_deleted_is_not() {
         "]],
     );
 }
+
+#[test]
+fn after_a_new_version_the_next_event_runs_on_a_new_instance_of_the_same_open_database() {
+    check(
+        woken().into_iter().chain([
+            // The event under way ends where it began.
+            Input::Renew,
+            arrive(2),
+            ended(),
+            Input::Started(Ok(NeedsInit::Yes)),
+            Input::Initialised(Ok(())),
+            ended(),
+            // Idle: nothing happens until an event comes.
+            Input::Renew,
+            Input::Renew,
+            arrive(3),
+            Input::Started(Ok(NeedsInit::No)),
+            ended(),
+            arrive(4),
+        ]),
+        &expect![[r"
+            open
+            start
+            run 1
+            wait
+            wait
+            start
+            init
+            run 2
+            wait
+            wait
+            wait
+            start
+            run 3
+            wait
+            run 4
+        "]],
+    );
+}
+
+#[test]
+fn a_version_that_comes_while_an_instance_is_made_or_initialised_is_not_missed() {
+    check(
+        [
+            arrive(1),
+            Input::Opened(Ok(())),
+            Input::Renew,
+            Input::Started(Ok(NeedsInit::Yes)),
+            Input::Started(Ok(NeedsInit::Yes)),
+            Input::Renew,
+            Input::Initialised(Ok(())),
+            Input::Started(Ok(NeedsInit::No)),
+        ],
+        &expect![[r"
+            open
+            start
+            wait
+            start
+            init
+            wait
+            start
+            run 1
+        "]],
+    );
+}

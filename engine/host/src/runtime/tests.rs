@@ -13,6 +13,7 @@ fn settings_that_cannot_work_are_refused_in_a_sentence() {
         cache_dir: PathBuf::from("/nonexistent"),
         resident_max,
         memory_bytes_max,
+        line_numbers: false,
     };
     for bad in [config(0, 1 << 20), config(2_000_000, 1 << 20), config(1, 0), config(1, (4 << 30) + 1)] {
         assert!(matches!(Runtime::new(&bad), Err(RuntimeError::Setting(_))), "{bad:?}");
@@ -26,6 +27,7 @@ fn a_full_size_pool_can_be_set_up() {
         cache_dir: folder.path().to_owned(),
         resident_max: wasmkeep_protocol::limits::RESIDENT_MAX,
         memory_bytes_max: wasmkeep_protocol::limits::ACTOR_MEMORY_BYTES,
+        line_numbers: false,
     };
     assert!(Runtime::new(&config).is_ok());
 }

@@ -76,6 +76,7 @@ fn code_of_another_engine_setting_is_not_used() {
         cache_dir: folder.path().join("code"),
         resident_max: 20_000,
         memory_bytes_max: kit::MEMORY_BYTES_MAX,
+        line_numbers: false,
     };
     let runtime = Runtime::new(&config).unwrap();
     assert_eq!(answers(&runtime, &wasm), "cached");
@@ -88,7 +89,12 @@ fn a_folder_that_anyone_may_write_to_is_refused() {
     let code = folder.path().join("code");
     fs::create_dir(&code).unwrap();
     fs::set_permissions(&code, fs::Permissions::from_mode(0o777)).unwrap();
-    let config = RuntimeConfig { cache_dir: code, resident_max: 1, memory_bytes_max: kit::MEMORY_BYTES_MAX };
+    let config = RuntimeConfig {
+        cache_dir: code,
+        resident_max: 1,
+        memory_bytes_max: kit::MEMORY_BYTES_MAX,
+        line_numbers: false,
+    };
     let error = Runtime::new(&config).err().expect("refused");
     assert!(matches!(error, RuntimeError::Cache(_)));
     assert!(error.to_string().contains("chmod o-w"), "{error}");

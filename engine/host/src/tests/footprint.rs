@@ -29,6 +29,7 @@ fn cost(name: &str, wasm: &[u8], resident_kib_max: usize) {
         cache_dir: folder.path().to_owned(),
         resident_max: INSTANCES,
         memory_bytes_max: 128 << 20,
+        line_numbers: false,
     };
     let runtime = Runtime::new(&config).unwrap();
     let version = runtime.load_actor(wasm).unwrap();

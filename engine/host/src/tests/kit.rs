@@ -187,8 +187,12 @@ pub(crate) const MEMORY_BYTES_MAX: usize = 8 << 20;
 
 /// A runtime of a few slots with a code cache of its own.
 pub(crate) fn runtime(folder: &Path) -> Runtime {
-    let config =
-        RuntimeConfig { cache_dir: folder.join("code"), resident_max: 8, memory_bytes_max: MEMORY_BYTES_MAX };
+    let config = RuntimeConfig {
+        cache_dir: folder.join("code"),
+        resident_max: 8,
+        memory_bytes_max: MEMORY_BYTES_MAX,
+        line_numbers: false,
+    };
     Runtime::new(&config).expect("a runtime")
 }
 
@@ -198,6 +202,7 @@ fn shared_runtime() -> Runtime {
         cache_dir: folder.path().join("code"),
         resident_max: 200,
         memory_bytes_max: MEMORY_BYTES_MAX,
+        line_numbers: false,
     };
     // The folder goes now, and with it the cache: these tests do not look at it.
     Runtime::new(&config).expect("a runtime")

@@ -148,6 +148,11 @@ impl Shard {
         }
     }
 
+    /// A class has a new version.
+    pub(crate) fn renew(&self, class: &ActorClass) {
+        self.actors.renew(class);
+    }
+
     /// Sends a connection to the shard it belongs to; one that cannot be taken there now is given back.
     pub(crate) fn hand_over(&self, handover: front::Handover) -> Result<(), front::Handover> {
         let shard = handover.shard;

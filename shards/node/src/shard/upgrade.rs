@@ -39,7 +39,10 @@ impl Post for ShardPost {
 
 impl Shard {
     fn hooks(&self, actor: &ActorId) -> Hooks {
-        self.node.classes.get(&actor.class).map_or_else(Hooks::default, |class| class.version.hooks())
+        self.node
+            .classes
+            .get(&actor.class)
+            .map_or_else(Hooks::default, |class| class.code.load().version.hooks())
     }
 
     /// Answers a request for a WebSocket: with the upgrade, when all is in order and the actor lets it in.

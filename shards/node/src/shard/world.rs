@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use wasmkeep_actor::{Happening, Refusal, World};
+use wasmkeep_actor::{Happening, Refusal, Started, World};
 use wasmkeep_host::{Calls, Identity, InstantiateError, Setting};
 use wasmkeep_protocol::{
-    ActorClass, ActorId, close,
+    ActorId, close,
     limits::{SOCKET_CLOSE_WITHIN, SOCKET_MESSAGE_BYTES_MAX, SOCKET_QUEUE_BYTES_MAX},
 };
 use wasmkeep_storage::{Database, Offload};
@@ -153,29 +153,31 @@ impl World for ShardWorld {
         })
     }
 
-    async fn start(&self, id: &ActorId, database: &Rc<Database>) -> Result<MeteredInstance, Refusal> {
+    async fn start(
+        &self,
+        id: &ActorId,
+        database: &Rc<Database>,
+    ) -> Result<Started<MeteredInstance>, Refusal> {
         let Some(class) = self.node.classes.get(&id.class) else {
             return Err(Refusal::Start(format!("no component serves the class {}", id.class)));
         };
+        let code = class.code.load_full();
+        let version = code.version.id().to_owned();
         let identity = Arc::new(Identity {
             tenant: self.node.tenant.to_string(),
             class: id.class.to_string(),
             name: id.name.to_string(),
             node: self.node.node_id.to_string(),
             generation: self.replica(id).map_or(0, |replica| replica.generation()),
-            version: class.version.id().to_owned(),
+            version: version.clone(),
         });
         let sockets = Rc::new(self.sockets.of(id)) as Rc<dyn wasmkeep_host::Sockets>;
-        let setting = self.setting(identity, Some(Rc::clone(database)), Some(sockets), &class.env);
-        let started = self.metered(class.version.instantiate(setting).await);
+        let setting = self.setting(identity, Some(Rc::clone(database)), Some(sockets), &code.env);
+        let started = self.metered(code.version.instantiate(setting).await);
         if let Err(refusal) = &started {
             tracing::error!(class = %id.class, name = %id.name, "{refusal}");
         }
-        started
-    }
-
-    fn version(&self, class: &ActorClass) -> String {
-        self.node.classes.get(class).map_or_else(String::new, |class| class.version.id().to_owned())
+        Ok(Started { guest: started?, version })
     }
 
     fn may_run(&self, id: &ActorId) -> Result<(), Refusal> {
