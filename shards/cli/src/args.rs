@@ -16,7 +16,8 @@ pub use cluster::{ClusterCommand, ClusterStatus, Fence, Forget};
 /// A self-hosted platform of actors: WebAssembly components, each with its own SQLite database.
 #[derive(Debug, Parser)]
 #[command(name = "wasmkeep", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "Try it:  wasmkeep serve --actor counter=counter.wasm\n\
+#[command(after_help = "Begin:   wasmkeep new counter\n\
+         try it:  wasmkeep serve --actor counter=counter.wasm\n\
          then:    curl -X POST http://127.0.0.1:8080/actor/counter/alice")]
 pub struct Cli {
     /// What to do.
@@ -37,6 +38,15 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Serve the sample actors and print what to try.
     Demo(Box<Demo>),
+    /// Make a project of an actor, with a test.
+    New(New),
+    /// Build and serve the actor of this folder, again whenever a file changes.
+    #[command(
+        after_help = "A new version is served from each actor's next event on, with the data it has. What does \
+        not build leaves the version before in place.\n\nExit statuses: those of `wasmkeep serve`, and 16 when \
+        nothing on this machine builds components."
+    )]
+    Dev(Box<Dev>),
     /// Look at one actor's history in the bucket.
     #[command(
         subcommand,
@@ -86,6 +96,41 @@ pub struct Demo {
     /// Folder with the sample components (chat.wasm, counter.wasm, notes.wasm, sql.wasm, site.wasm).
     #[arg(long, value_name = "DIR", default_value = "target/guests")]
     pub samples: PathBuf,
+
+    /// How the node itself runs.
+    #[command(flatten)]
+    pub node: Node,
+}
+
+/// `wasmkeep new`
+#[derive(Debug, Args)]
+pub struct New {
+    /// Name of the project, of its folder and of the class: small letters, digits and hyphens.
+    #[arg(value_name = "NAME")]
+    pub name: ActorClass,
+
+    /// Language of the actor.
+    #[arg(long, value_enum, default_value_t = Lang::Rust)]
+    pub lang: Lang,
+}
+
+/// Languages that `new` knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Lang {
+    /// Rust, with the SDK.
+    Rust,
+}
+
+/// `wasmkeep dev`
+#[derive(Debug, Args)]
+pub struct Dev {
+    /// Class to serve the actor as [default: the name of the package].
+    #[arg(long, value_name = "CLASS")]
+    pub class: Option<ActorClass>,
+
+    /// Values for the actors, one NAME=VALUE a line. Repeatable.
+    #[arg(long = "env", value_name = "[CLASS=]FILE")]
+    pub env: Vec<EnvFile>,
 
     /// How the node itself runs.
     #[command(flatten)]

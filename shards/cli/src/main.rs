@@ -7,8 +7,10 @@ mod args;
 mod bucket;
 mod cluster;
 mod demo;
+mod dev;
 mod exit;
 mod logs;
+mod new;
 mod say;
 mod serve;
 
@@ -17,7 +19,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use mimalloc::MiMalloc;
 
-use crate::args::{Cli, Command};
+use crate::{
+    args::{Cli, Command},
+    logs::Reader,
+};
 
 // Many small allocations of short life on every core: what mimalloc is made for.
 #[global_allocator]
@@ -32,12 +37,14 @@ fn main() -> ExitCode {
             return if error.use_stderr() { exit::Status::Usage.into() } else { exit::Status::Clean.into() };
         }
     };
-    logs::start();
+    logs::start(if matches!(cli.command, Command::Dev(_)) { Reader::Person } else { Reader::OfStderr });
     let ended = match cli.command {
         Command::Serve(flags) => serve::serve(*flags),
         Command::Demo(flags) => demo::demo(*flags),
         Command::Actor(command) => actor::run(command),
         Command::Cluster(command) => cluster::run(command),
+        Command::New(flags) => new::new(&flags),
+        Command::Dev(flags) => dev::dev(*flags),
     };
     match ended {
         Ok(()) => exit::Status::Clean.into(),

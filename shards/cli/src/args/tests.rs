@@ -10,7 +10,12 @@ fn parse(line: &str) -> Result<Cli, String> {
 #[test]
 fn the_help_says_what_it_said() {
     let mut command = Cli::command();
-    for (name, file) in [("serve", expect_file!["serve-help.txt"]), ("demo", expect_file!["demo-help.txt"])] {
+    for (name, file) in [
+        ("serve", expect_file!["serve-help.txt"]),
+        ("demo", expect_file!["demo-help.txt"]),
+        ("new", expect_file!["new-help.txt"]),
+        ("dev", expect_file!["dev-help.txt"]),
+    ] {
         let sub = command.find_subcommand_mut(name).unwrap().clone().term_width(100);
         file.assert_eq(&sub.bin_name(format!("wasmkeep {name}")).render_long_help().to_string());
     }

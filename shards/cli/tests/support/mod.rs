@@ -236,7 +236,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn read(answer: ureq::http::Response<ureq::Body>) -> Answer {
+    pub fn read(answer: ureq::http::Response<ureq::Body>) -> Answer {
         let (parts, body) = answer.into_parts();
         let mut bytes = Vec::new();
         let cut = body.into_reader().read_to_end(&mut bytes).is_err();
