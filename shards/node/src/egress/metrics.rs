@@ -54,7 +54,7 @@ struct Labels {
     outcome: Outcome,
 }
 
-/// Counts outbound requests. All but those over a limit end on one thread, so no label tells shards apart.
+/// Counts outbound requests. They all end on one thread, so no label tells shards apart.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OutboundMetrics {
     /// Requests under way.

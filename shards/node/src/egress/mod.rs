@@ -137,15 +137,16 @@ struct Share {
 
 impl Outbound for Share {
     fn send(&self, request: Request<OutboundBody>, options: OutboundOptions) -> Sending {
-        let egress = Arc::clone(&self.egress);
-        let own = Arc::clone(&self.slots).try_acquire_owned();
-        let nodes = Arc::clone(&egress.slots).try_acquire_owned();
-        let (Ok(own), Ok(nodes)) = (own, nodes) else {
-            egress.metrics.ended(Outcome::OverLimit);
-            return Box::pin(std::future::ready(Err(OutboundError::ConnectionLimitReached)));
-        };
-        let open = Open::new(egress.metrics.clone(), [own, nodes]);
+        let (egress, own) = (Arc::clone(&self.egress), Arc::clone(&self.slots));
         Box::pin(async move {
+            // On the thread on which requests end, and in its turn: those that the actor let go of before this
+            // one have given their places back.
+            let places = (own.try_acquire_owned(), Arc::clone(&egress.slots).try_acquire_owned());
+            let (Ok(own), Ok(nodes)) = places else {
+                egress.metrics.ended(Outcome::OverLimit);
+                return Err(OutboundError::ConnectionLimitReached);
+            };
+            let open = Open::new(egress.metrics.clone(), [own, nodes]);
             match egress.exchange(request, options).await {
                 Ok(response) => Ok(answered(response, options.between_bytes_timeout, open)),
                 Err(error) => {
