@@ -1,7 +1,9 @@
-//! A small S3 server in the test's own process, over real sockets, that can be told to misbehave.
+//! A small S3 server in the test's own process, over real sockets, that can be told to misbehave. Also used by the tests
+//! of whole nodes.
 //!
 //! It applies conditions correctly, one request at a time, and answers in the form of S3. It refuses what some
 //! compatible servers refuse (case S7): chunked uploads and trailing checksums.
+#![allow(dead_code, reason = "each test uses its own part")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,6 +28,8 @@ pub enum Fault {
     Cut,
     /// Applied, and never answered; the connection stays open.
     ApplyAndSilence,
+    /// Not applied, and never answered; the connection stays open.
+    Silence,
     /// Applied; the answer's body ends after so many bytes.
     CutBody(usize),
     /// Applied; the answer's body stops after so many bytes, and the connection stays open.
@@ -43,8 +47,13 @@ pub struct Seen {
     pub body: Vec<u8>,
 }
 
+/// Says what a request meets.
+type Rule = Box<dyn FnMut(&Seen) -> Fault + Send>;
+
 #[derive(Default)]
 struct State {
+    /// For requests that none of `faults` is left for.
+    rule: Option<Rule>,
     objects: BTreeMap<String, (Vec<u8>, String)>,
     writes: u64,
     faults: VecDeque<Fault>,
@@ -79,6 +88,22 @@ impl FaultServer {
         self.state.lock().unwrap().faults = faults.into_iter().collect();
     }
 
+    /// From now on `rule` says what each request meets.
+    pub fn rule(&self, rule: impl FnMut(&Seen) -> Fault + Send + 'static) {
+        self.state.lock().unwrap().rule = Some(Box::new(rule));
+    }
+
+    /// What a process that is to use it finds in its environment; the bucket is `s3://bucket`.
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("AWS_ENDPOINT", format!("http://{}", self.address)),
+            ("AWS_ALLOW_HTTP", "true".to_owned()),
+            ("AWS_ACCESS_KEY_ID", "test".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "test".to_owned()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+        ]
+    }
+
     /// Answers If-Match on a missing key with this status.
     pub fn missing_status(&self, status: u16) {
         self.state.lock().unwrap().missing_status = status;
@@ -95,14 +120,7 @@ impl FaultServer {
     }
 
     pub fn bucket(&self, request_limit: Duration) -> S3Bucket {
-        let environment = [
-            ("AWS_ENDPOINT", format!("http://{}", self.address)),
-            ("AWS_ALLOW_HTTP", "true".to_owned()),
-            ("AWS_ACCESS_KEY_ID", "test".to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", "test".to_owned()),
-            ("AWS_REGION", "us-east-1".to_owned()),
-        ];
-        let environment = environment.map(|(name, value)| (name.to_owned(), value));
+        let environment = self.environment().into_iter().map(|(name, value)| (name.to_owned(), value));
         let limits = S3Limits { request: request_limit, connect: Duration::from_secs(5) };
         S3Bucket::open("bucket", Some("prod/eu".parse().unwrap()), environment, limits).unwrap()
     }
@@ -142,10 +160,18 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Seen> {
 fn answer(mut stream: &TcpStream, state: &Mutex<State>, request: Seen) -> Option<()> {
     let mut state = state.lock().unwrap();
     state.seen.push(request.clone());
-    let fault = state.faults.pop_front().unwrap_or(Fault::None);
+    let fault = match state.faults.pop_front() {
+        Some(fault) => fault,
+        None => state.rule.as_mut().map_or(Fault::None, |rule| rule(&request)),
+    };
     let reply = match &fault {
         Fault::Answer(status, code) => error(*status, code),
         Fault::Cut => return None,
+        Fault::Silence => {
+            drop(state);
+            std::thread::sleep(Duration::from_secs(3600));
+            return None;
+        }
         Fault::Xml(xml) => Reply { status: 200, headers: String::new(), body: xml.clone().into_bytes() },
         _ => apply(&mut state, &request),
     };

@@ -20,6 +20,7 @@ use wasmkeep_storage::{CommitSink, Config, Database, Error, OpenError};
 
 use crate::{
     cluster::{Cluster, Flags, TakeError},
+    metrics::ClusterMetrics,
     runtime::OffloadPool,
 };
 
@@ -36,6 +37,7 @@ pub(crate) struct Replica {
     seeds: Cell<bool>,
     flags: Arc<Flags>,
     offload: Rc<OffloadPool>,
+    metrics: ClusterMetrics,
 }
 
 /// Takes the actor and opens its latest state (R-OWN-1, R-RST-1, R-REPL-5).
@@ -45,6 +47,7 @@ pub(super) async fn open(
     actor: &ActorId,
     path: &Path,
     config: &Config,
+    metrics: &ClusterMetrics,
 ) -> Result<(Database, Rc<Replica>), Refusal> {
     let Some(epoch) = cluster.lease.epoch() else { return Err(no_lease()) };
     let taken = cluster.take(actor).await.map_err(refused_take)?;
@@ -55,6 +58,7 @@ pub(super) async fn open(
             let rebuilt = cluster.rebuild(actor, path.to_owned()).await;
             let (at, uploads) = rebuilt.map_err(|error| {
                 tracing::error!(class = %actor.class, name = %actor.name, "restore: {error}");
+                metrics.restore_failures.inc();
                 match error.is_lossy() {
                     true => Refusal::Damaged(error.to_string()),
                     false => Refusal::NotHeld("the actor could not be restored from the bucket".into()),
@@ -79,6 +83,7 @@ pub(super) async fn open(
         seeds: Cell::new(seeds),
         flags,
         offload: Rc::clone(offload),
+        metrics: metrics.clone(),
     };
     let replica = Rc::new(replica);
     database.set_sink(Rc::clone(&replica) as Rc<dyn CommitSink>);
@@ -187,7 +192,9 @@ impl Replica {
         let lost = |error: GivenUp| Error::NotDurable(error.to_string());
         self.cluster.landed(&self.actor, None, at.txid, Need::Replicated).await.map_err(lost)?;
         let made = database.snapshot(&*self.offload, at.txid, now_ms()).await?;
-        self.cluster.snapshot(&self.actor, at, made.bytes.into()).await.map_err(lost)?;
+        if !self.cluster.snapshot(&self.actor, at, made.bytes.into()).await.map_err(lost)? {
+            self.metrics.snapshot_failures.inc();
+        }
         Ok(())
     }
 

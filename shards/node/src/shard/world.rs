@@ -138,7 +138,15 @@ impl World for ShardWorld {
     async fn open(&self, id: &ActorId) -> Result<Database, Refusal> {
         if let Some(cluster) = &self.node.cluster {
             let path = self.database_path(id);
-            let opened = replica::open(cluster, &self.offload, id, &path, &self.node.storage).await;
+            let opened = replica::open(
+                cluster,
+                &self.offload,
+                id,
+                &path,
+                &self.node.storage,
+                &self.node.metrics.cluster,
+            )
+            .await;
             if let Err(refusal) = &opened {
                 tracing::warn!(class = %id.class, name = %id.name, "{refusal}");
             }

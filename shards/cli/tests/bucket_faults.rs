@@ -1,0 +1,185 @@
+//! Nodes whose bucket is cut off, slow or lying, and nodes that are killed at the worst moments of an upload. The bucket
+//! is a small S3 server in the test's own process.
+
+#[path = "../../../io/bucket/tests/fault_server/mod.rs"]
+mod fault_server;
+mod support;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use fault_server::{Fault, FaultServer, Seen};
+use support::{Node, eventually};
+
+const FLAGS: [&str; 4] =
+    ["--bucket=s3://bucket/prod", "--node-id=a", "--cluster-plaintext=accept", "--shards=1"];
+
+/// A node on an empty disk.
+fn node(bucket: &FaultServer) -> Node {
+    Node::start_in(&bucket.environment(), &FLAGS)
+}
+
+fn durable(node: &Node) -> u16 {
+    node.post("/actor/counter/alice/durable", "").status
+}
+
+fn count(node: &Node) -> String {
+    node.get("/actor/counter/alice").expect(200).text.trim().to_owned()
+}
+
+/// Whether a request uploads history.
+fn is_upload(seen: &Seen) -> bool {
+    seen.method == "PUT" && seen.target.contains("/wal/")
+}
+
+/// Waits in another thread for a durable write that will not be answered.
+fn hanging_write(node: &Node) -> std::thread::JoinHandle<()> {
+    let address = node.address;
+    std::thread::spawn(move || {
+        let url = format!("http://{address}/actor/counter/alice/durable");
+        // Its node is killed under it.
+        let _ = support::agent().post(url).send_empty();
+    })
+}
+
+/// From when on uploads of history meet `fault`.
+fn uploads_meet(bucket: &FaultServer, fault: Fault) -> Arc<AtomicUsize> {
+    let met = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&met);
+    bucket.rule(move |seen| {
+        if !is_upload(seen) {
+            return Fault::None;
+        }
+        counter.fetch_add(1, Ordering::SeqCst);
+        fault.clone()
+    });
+    met
+}
+
+// R-DUR-1, R-RST-1, R-FLAG-4
+#[test]
+fn killed_between_a_commit_and_its_upload_the_write_is_not_there_and_what_was_acknowledged_is() {
+    let bucket = FaultServer::start();
+    let first = node(&bucket);
+    assert_eq!((durable(&first), durable(&first)), (200, 200));
+    let met = uploads_meet(&bucket, Fault::Silence);
+    let writing = hanging_write(&first);
+    eventually("the upload hangs", || met.load(Ordering::SeqCst) > 0);
+    first.kill();
+    writing.join().unwrap();
+    bucket.rule(|_| Fault::None);
+    let second = node(&bucket);
+    assert_eq!(count(&second), "2");
+    assert_eq!(durable(&second), 200);
+    assert_eq!(count(&second), "3");
+}
+
+// R-DUR-1, case L3
+#[test]
+fn killed_after_an_upload_and_before_its_reply_the_write_is_there_once() {
+    let bucket = FaultServer::start();
+    let first = node(&bucket);
+    assert_eq!((durable(&first), durable(&first)), (200, 200));
+    let met = uploads_meet(&bucket, Fault::ApplyAndSilence);
+    let writing = hanging_write(&first);
+    eventually("the upload was applied", || met.load(Ordering::SeqCst) > 0);
+    first.kill();
+    writing.join().unwrap();
+    bucket.rule(|_| Fault::None);
+    let second = node(&bucket);
+    assert_eq!(count(&second), "3");
+}
+
+// R-REPL-1, R-REPL-3
+#[test]
+fn killed_while_a_snapshot_is_uploaded_nothing_is_missing() {
+    let bucket = FaultServer::start();
+    let first = node(&bucket);
+    let snapshots = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&snapshots);
+    bucket.rule(move |request| {
+        // A snapshot begins with transaction 1; the first of the actor is let through.
+        let is_snapshot = is_upload(request) && request.target.contains("/0000000000000001-");
+        if is_snapshot && seen.fetch_add(1, Ordering::SeqCst) > 0 { Fault::Silence } else { Fault::None }
+    });
+    for _ in 0..64 {
+        assert_eq!(durable(&first), 200);
+    }
+    let writing = hanging_write(&first);
+    eventually("the snapshot hangs", || snapshots.load(Ordering::SeqCst) > 1);
+    first.kill();
+    writing.join().unwrap();
+    bucket.rule(|_| Fault::None);
+    let second = node(&bucket);
+    let there: u32 = count(&second).parse().unwrap();
+    assert!((64..=65).contains(&there), "{there}");
+}
+
+// R-REPL-2, R-REPL-4
+#[test]
+fn an_upload_that_fails_twice_costs_nothing_and_one_that_fails_for_good_costs_only_its_own_write() {
+    let bucket = FaultServer::start();
+    let node = node(&bucket);
+    assert_eq!(durable(&node), 200);
+    let left = AtomicUsize::new(2);
+    bucket.rule(move |seen| {
+        let fails = is_upload(seen)
+            && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok();
+        if fails { Fault::Cut } else { Fault::None }
+    });
+    assert_eq!(durable(&node), 200);
+    let _met = uploads_meet(&bucket, Fault::Answer(403, "AccessDenied"));
+    let answer = node.post("/actor/counter/alice/durable", "");
+    assert_ne!(answer.status, 200, "{}", answer.text);
+    bucket.rule(|_| Fault::None);
+    // The actor was given up: the next request restores it without the write that failed.
+    eventually("the actor is restored", || {
+        let answer = node.get("/actor/counter/alice");
+        answer.status == 200 && answer.text.trim() == "2"
+    });
+    assert_eq!(durable(&node), 200);
+    assert_eq!(count(&node), "3");
+}
+
+// R-LEASE-2, R-LEASE-3, R-LEASE-5
+#[test]
+fn a_silent_bucket_stops_a_node_after_eight_seconds_and_it_goes_on_when_it_answers() {
+    let bucket = FaultServer::start();
+    let node = node(&bucket);
+    assert_eq!((durable(&node), durable(&node)), (200, 200));
+    let silent = Arc::new(AtomicBool::new(true));
+    let rule = Arc::clone(&silent);
+    bucket.rule(move |_| if rule.load(Ordering::SeqCst) { Fault::Silence } else { Fault::None });
+    let began = Instant::now();
+    eventually("the node refuses", || node.get("/actor/counter/alice").status == 503);
+    assert!(began.elapsed() > Duration::from_secs(3), "{:?}", began.elapsed());
+    silent.store(false, Ordering::SeqCst);
+    eventually("the node serves again", || node.get("/actor/counter/alice").status == 200);
+    assert_eq!(count(&node), "2");
+    assert_eq!(durable(&node), 200);
+}
+
+// R-RST-2, R-RST-5
+#[test]
+fn reads_that_break_off_are_sent_again_and_those_that_always_do_are_told_as_such() {
+    let bucket = FaultServer::start();
+    let first = node(&bucket);
+    assert_eq!((durable(&first), durable(&first)), (200, 200));
+    first.kill();
+    let is_read = |seen: &Seen| seen.method == "GET" && seen.target.contains("/wal/");
+    bucket.rule(move |seen| if is_read(seen) { Fault::CutBody(10) } else { Fault::None });
+    let second = node(&bucket);
+    let answer = second.get("/actor/counter/alice");
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{}", answer.text);
+    assert!(second.metric("wasmkeep_restore_failures_total", "") >= 1.0);
+    let cut = AtomicBool::new(true);
+    bucket.rule(move |seen| {
+        if is_read(seen) && cut.swap(false, Ordering::SeqCst) { Fault::CutBody(10) } else { Fault::None }
+    });
+    assert_eq!(count(&second), "2");
+}
