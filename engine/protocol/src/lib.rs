@@ -3,6 +3,7 @@
 //! It knows no thread, socket, clock or entropy source; each fact of the product stands here once.
 
 pub mod access;
+pub mod alarm;
 pub mod call_chain;
 pub mod call_signature;
 pub mod clock;

@@ -70,6 +70,19 @@ pub const SKEW_WARNING_PERIOD: Duration = Duration::from_secs(60);
 /// Events that may wait for one actor; the next one is refused with 503 and `Retry-After: 1`.
 pub const MAILBOX_EVENTS_MAX: usize = 256;
 
+/// Wait after an alarm's first failed attempt; each later wait is twice the one before.
+pub const ALARM_RETRY_FIRST: Duration = Duration::from_secs(1);
+
+/// Longest wait between two attempts of an alarm (R-ALM-1), and between two looks at one that cannot run.
+pub const ALARM_RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// Alarms of one shard that run or wait for their actors at once: a node that starts with many overdue ones still
+/// answers requests.
+pub const ALARMS_AT_ONCE: usize = 32;
+
+/// How long a shard sleeps at most while alarms are pending: the wall clock may have been set meanwhile.
+pub const ALARM_CLOCK_CHECK: Duration = Duration::from_secs(10);
+
 /// Actors that may wait for one another in one chain of calls, the first caller included.
 pub const CALL_DEPTH_MAX: usize = 16;
 

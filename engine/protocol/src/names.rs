@@ -148,6 +148,13 @@ impl ActorName {
         decode_segment(segment)?.parse()
     }
 
+    /// The actor whose [`ActorName::file_stem`] this is; none when the stem does not tell, as that of a long name.
+    #[must_use]
+    pub fn from_file_stem(stem: &str) -> Option<Self> {
+        let name = Self::from_path_segment(stem).ok()?;
+        (name.file_stem() == stem).then_some(name)
+    }
+
     /// The one file name (without extension) of this actor: lower-case letters, digits, `-` and `_` stand
     /// for themselves, every other byte is `%XX`. A name too long for that keeps its readable start and ends
     /// in `~` and the SHA-256 of the whole name, so no two names share a file.

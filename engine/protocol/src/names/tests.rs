@@ -66,6 +66,8 @@ proptest! {
         let (Ok(a), Ok(b)) = (a.parse::<ActorName>(), b.parse::<ActorName>()) else { return Ok(()) };
         prop_assert_eq!(a == b, a.file_stem() == b.file_stem());
         prop_assert!(a.file_stem().len() <= 200);
+        let told = ActorName::from_file_stem(&a.file_stem());
+        prop_assert_eq!(told, (!a.file_stem().contains('~')).then_some(a.clone()));
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit()
             || matches!(c, '-' | '_' | '%' | '~' | 'A'..='F');
         prop_assert!(a.file_stem().chars().all(plain));
