@@ -79,6 +79,12 @@ pub struct Database {
     delete: Cell<bool>,
     /// The version whose `on-init` has run, once it was read.
     pub(crate) version: RefCell<Option<Option<String>>>,
+    /// The actor's name, when its file does not tell it.
+    pub(crate) name: Option<String>,
+    /// `on-alarm` runs.
+    pub(crate) in_alarm: Cell<bool>,
+    /// The alarm was written, or may have been, since this was last asked.
+    pub(crate) alarm_touched: Cell<bool>,
     /// Commits that are being kept track of, for a copy elsewhere.
     pub(crate) capture: RefCell<Option<Capture>>,
     /// Taken and given on the shard only; the wrapper holds it to that while the database is opened elsewhere.
@@ -175,6 +181,9 @@ impl Database {
             opening: RefCell::new(None),
             delete: Cell::new(false),
             version: RefCell::new(None),
+            name: None,
+            in_alarm: Cell::new(false),
+            alarm_touched: Cell::new(false),
             capture: RefCell::new(None),
             sink: RefCell::new(None),
         })

@@ -51,10 +51,15 @@ fn unlink(path: &Path) -> io::Result<()> {
 /// Makes sure that a database file is at `path`; folders are made as needed. A file with content is left alone. Says
 /// whether there was none.
 pub(crate) fn ensure(path: &Path) -> io::Result<bool> {
+    if ensure_if_there(path)? { Ok(false) } else { create(path).map(|()| true) }
+}
+
+/// As [`ensure`] for a file that is there; says whether it is.
+pub(crate) fn ensure_if_there(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
-        Ok(found) if found.len() > u64::from(PAGE_BYTES) => Ok(false),
-        Ok(_) => complete(path).map(|()| false),
-        Err(error) if error.kind() == ErrorKind::NotFound => create(path).map(|()| true),
+        Ok(found) if found.len() > u64::from(PAGE_BYTES) => Ok(true),
+        Ok(_) => complete(path).map(|()| true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
 }

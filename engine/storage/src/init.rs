@@ -1,50 +1,9 @@
-//! The platform's own rows in an actor's database, and the transaction `on-init` runs in.
-//!
-//! They are in `_wasmkeep_state`, made when first needed, which guests can neither see into nor touch: the
-//! authorizer refuses its name.
+//! The transaction `on-init` runs in, and the row that says for which version it has run.
 
-use crate::{
-    connection::Connection, cursor, database::Database, error::Error, statement::Statement, value::Value,
-};
-
-const CREATE: &std::ffi::CStr =
-    c"CREATE TABLE IF NOT EXISTS _wasmkeep_state(key TEXT PRIMARY KEY, value) WITHOUT ROWID";
-const READ: &str = "SELECT value FROM _wasmkeep_state WHERE key=?1";
-const WRITE: &str = "INSERT INTO _wasmkeep_state(key, value) VALUES(?1, ?2) \
-    ON CONFLICT(key) DO UPDATE SET value=excluded.value";
-const EXISTS: &std::ffi::CStr = c"SELECT 1 FROM sqlite_schema WHERE name='_wasmkeep_state' AND type='table'";
+use crate::{connection::Connection, cursor, database::Database, error::Error, rows, value::Value};
 
 /// The row that holds the version whose `on-init` has run.
 const INIT_KEY: &str = "init";
-
-fn read(connection: &Connection, key: &str) -> Result<Option<Value>, Error> {
-    let exists = connection.host_text(EXISTS).map_err(|code| connection.error(code))?;
-    if exists.is_none() {
-        return Ok(None);
-    }
-    let params = [Value::Text(key.to_owned())];
-    host_row(connection, READ, &params)
-}
-
-fn write(connection: &Connection, key: &str, value: Value) -> Result<(), Error> {
-    connection.host_run(CREATE)?;
-    host_row(connection, WRITE, &[Value::Text(key.to_owned()), value]).map(drop)
-}
-
-/// Runs one host statement to its end; the first column of its last row.
-fn host_row(connection: &Connection, sql: &str, params: &[Value]) -> Result<Option<Value>, Error> {
-    connection.host(|| {
-        let prepared = Statement::prepare(connection, sql)?;
-        let statement = prepared.statement.ok_or_else(|| Error::refused("no statement"))?;
-        // SAFETY: the parameters outlive the statement, which is dropped here.
-        unsafe { statement.bind(connection, params) }?;
-        let mut found = None;
-        while statement.step(connection)? {
-            found = statement.row()?.into_iter().next();
-        }
-        Ok(found)
-    })
-}
 
 impl Database {
     /// Opens the transaction `on-init` runs in. While it is open guests may use savepoints, but not begin, end
@@ -110,7 +69,7 @@ impl Database {
         if let Some(known) = &*self.version.borrow() {
             return Ok(known.clone());
         }
-        let found = match read(self.here()?, INIT_KEY)? {
+        let found = match rows::read(self.here()?, INIT_KEY)? {
             Some(Value::Text(version)) => Some(version),
             _ => None,
         };
@@ -120,10 +79,6 @@ impl Database {
 }
 
 fn commit(connection: &Connection, version: &str) -> Result<(), Error> {
-    let reserve = |open| connection.set_reserve(open).map_err(|code| connection.error(code));
-    reserve(true)?;
-    let written = write(connection, INIT_KEY, Value::Text(version.to_owned()));
-    reserve(false)?;
-    written?;
+    rows::within_reserve(connection, || rows::write(connection, INIT_KEY, Value::Text(version.to_owned())))?;
     connection.host_run(c"COMMIT")
 }

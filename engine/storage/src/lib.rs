@@ -17,6 +17,7 @@
 //! tokenizer and the JSON functions in the length of one value. The limits bound those; all else gives the core
 //! back within its slice and a few steps.
 
+mod alarm;
 mod capture;
 mod checkpoint;
 mod connection;
@@ -35,6 +36,7 @@ mod memory;
 mod offload;
 mod pace;
 mod policy;
+mod rows;
 mod run;
 mod settings;
 mod sink;
@@ -42,6 +44,7 @@ mod statement;
 mod value;
 mod wal;
 
+pub use alarm::{KeptAlarm, peek_alarm};
 pub use cursor::Cursor;
 pub use database::{Config, Database, EventEnd};
 pub use error::{Error, OpenError, SqliteError, VersionError};

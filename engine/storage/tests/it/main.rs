@@ -1,5 +1,6 @@
 //! What an actor's database promises, checked through its public interface.
 
+mod alarm;
 mod bench;
 mod capture;
 mod dozing;
