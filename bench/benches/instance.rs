@@ -17,6 +17,7 @@ fn setting(timers: &Timers) -> Setting {
         sockets: None,
         offload: Rc::new(Inline),
         env: Arc::default(),
+        alarms: None,
         calls: None,
         timers: timers.handle(),
         outbound: None,

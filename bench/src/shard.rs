@@ -8,8 +8,11 @@ use std::{
 };
 
 use tempfile::TempDir;
-use wasmkeep_actor::{Actors, Happening, Limits, Refusal, Started, World};
-use wasmkeep_host::{Instance, Setting, Timers, Version};
+use wasmkeep_actor::{
+    Actors, Happening, Limits, Refusal, Started, World,
+    alarm::{Book, Target},
+};
+use wasmkeep_host::{ActorEvent, AlarmEvent, Instance, Setting, Timers, Version};
 use wasmkeep_node::runtime::{
     Hooks, Label, OffloadPool, Placement, ShardContext, Shards, offload::OFFLOAD_THREADS, start,
 };
@@ -113,6 +116,7 @@ async fn serve(
         offload: Rc::new(parts.offload.clone()),
         parts,
         began: Instant::now(),
+        alarms: Book::new((), []),
     });
     let limits = Limits {
         mailbox_events_max: limits::MAILBOX_EVENTS_MAX,
@@ -164,6 +168,7 @@ struct BenchWorld {
     parts: Parts,
     offload: Rc<OffloadPool>,
     began: Instant,
+    alarms: Book,
 }
 
 impl World for BenchWorld {
@@ -200,6 +205,7 @@ impl World for BenchWorld {
             sockets: None,
             offload: Rc::clone(&self.offload) as Rc<dyn Offload>,
             env: Default::default(),
+            alarms: None,
             calls: None,
             timers: self.parts.timers.clone(),
             outbound: None,
@@ -207,6 +213,23 @@ impl World for BenchWorld {
         let started = self.parts.version.instantiate(setting).await;
         let guest = started.map_err(|error| Refusal::Start(error.to_string()))?;
         Ok(Started { guest, version: self.parts.version.id().to_owned() })
+    }
+
+    fn unix_ms(&self) -> u64 {
+        0
+    }
+
+    fn alarms(&self) -> &Book {
+        &self.alarms
+    }
+
+    fn alarm_target(&self, _: &ActorId) -> Target {
+        Target::Mute
+    }
+
+    fn alarm_event(&self) -> (ActorEvent, impl Future<Output = bool> + 'static) {
+        let (event, answer) = AlarmEvent::new();
+        (ActorEvent::Alarm(event), async move { answer.await.is_ok() })
     }
 
     async fn erase(&self, _: &ActorId) {

@@ -1,6 +1,11 @@
 //! One event of a client, and the one answer it expects.
 
-use std::{cell::Cell, rc::Rc};
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    rc::Rc,
+    task::{Poll, Waker},
+};
 
 use wasmkeep_actor::{Event, Failure, Refusal};
 
@@ -20,6 +25,36 @@ pub struct Slot {
     stage: Rc<Stage>,
     answered: Cell<bool>,
     abandoned: Cell<bool>,
+    /// Of an event that says the alarm is due.
+    alarm: Option<Rc<AlarmAnswer>>,
+}
+
+/// Whether an event that says the alarm is due was taken, once that is known.
+#[derive(Default)]
+pub struct AlarmAnswer {
+    taken: Cell<Option<bool>>,
+    waker: Cell<Option<Waker>>,
+}
+
+impl AlarmAnswer {
+    fn set(&self, taken: bool) {
+        self.taken.set(self.taken.get().or(Some(taken)));
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Ends when it is known.
+    pub async fn taken(&self) -> bool {
+        poll_fn(|context| match self.taken.get() {
+            Some(taken) => Poll::Ready(taken),
+            None => {
+                self.waker.set(Some(context.waker().clone()));
+                Poll::Pending
+            }
+        })
+        .await
+    }
 }
 
 impl Slot {
@@ -55,8 +90,18 @@ impl SimEvent {
     /// A new event for `actor` and what its client holds of it.
     pub fn new(stage: &Rc<Stage>, event: EventNumber, actor: ActorNumber, script: Vec<Step>) -> Self {
         let stage = stage.clone();
-        let slot = Slot { event, actor, stage, answered: Cell::new(false), abandoned: Cell::new(false) };
+        let (answered, abandoned) = (Cell::new(false), Cell::new(false));
+        let slot = Slot { event, actor, stage, answered, abandoned, alarm: None };
         Self { slot: Rc::new(slot), script, taken: false }
+    }
+
+    /// An event that says the alarm of somebody is due.
+    pub fn alarm(stage: &Rc<Stage>) -> (Self, Rc<AlarmAnswer>) {
+        let answer = Rc::new(AlarmAnswer::default());
+        let (answered, abandoned) = (Cell::new(false), Cell::new(false));
+        let alarm = Some(answer.clone());
+        let slot = Slot { event: 0, actor: 0, stage: stage.clone(), answered, abandoned, alarm };
+        (Self { slot: Rc::new(slot), script: Vec::new(), taken: false }, answer)
     }
 
     /// An event that nobody sent and whose client has left: only a broken variant dispatches it.
@@ -91,7 +136,20 @@ impl Event for SimEvent {
         }
     }
 
+    fn is_alarm(&self) -> bool {
+        self.slot.alarm.is_some()
+    }
+
+    fn done(slot: Rc<Slot>) {
+        if let Some(alarm) = &slot.alarm {
+            alarm.set(true);
+        }
+    }
+
     fn refuse(mut self, refusal: &Refusal) {
+        if let Some(alarm) = &self.slot.alarm {
+            return alarm.set(false);
+        }
         self.taken = true;
         self.slot.answered.set(true);
         let event = self.slot.event;
@@ -105,7 +163,10 @@ impl Event for SimEvent {
 
 impl Drop for SimEvent {
     fn drop(&mut self) {
-        if !self.taken && !self.slot.abandoned.get() {
+        if let Some(alarm) = &self.slot.alarm {
+            // Unless it was taken.
+            alarm.set(false);
+        } else if !self.taken && !self.slot.abandoned.get() {
             self.slot.stage.record(Record::Dropped { event: self.slot.event });
         }
     }

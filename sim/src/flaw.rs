@@ -42,7 +42,7 @@ flaws! {
     /// A failed `on-init` passes as a success.
     HidesInitFailure => "failed-init-committed", &["init"];
     /// Two actors have one file.
-    SharesFile => "two-actors-on-one-file", &["storage", "init"];
+    SharesFile => "two-actors-on-one-file", &["storage", "init", "residency"];
     /// What is in the WAL is lost when an actor goes to rest.
     LosesWal => "data-lost-at-hibernation", &["storage", "init"];
     /// What is in the WAL is lost while an actor dozes.
@@ -71,6 +71,26 @@ flaws! {
     LosesAcknowledged => "crash-loses-acknowledged", &["storage", "init"];
     /// A new version does not reach the actors in memory.
     RunsOldCode => "runs-old-code", &["version"];
+    /// The index of alarms hears of a new time only when the event that set it has ended.
+    AnnouncesLate => "alarm-index-after-the-database", &["alarms"];
+    /// The index of alarms hears of a later time before the database has it.
+    SettlesEarly => "alarm-index-later-than-the-database", &["alarms"];
+    /// A start does not read the index of alarms.
+    ForgetsAlarms => "alarm-index-not-read", &["alarms"];
+    /// A start after a machine went down trusts the index of alarms.
+    TrustsIndex => "alarm-index-trusted-after-a-crash", &["alarms"];
+    /// A failed attempt at an alarm passes as a success.
+    HidesAlarmFailure => "failed-alarm-not-retried", &["alarms"];
+    /// The clock that alarms are measured by is ahead.
+    FiresEarly => "alarm-before-its-time", &["alarms"];
     /// Something draws from real chance.
     UsesEntropy => "not-deterministic", &["determinism"];
+}
+
+impl Flaw {
+    /// Whether it shows only when a life ends in a kill close behind a change of an alarm.
+    #[must_use]
+    pub const fn is_shown_by_kills(self) -> bool {
+        matches!(self, Self::AnnouncesLate | Self::SettlesEarly)
+    }
 }

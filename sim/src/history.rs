@@ -132,6 +132,24 @@ pub enum Record {
     SeenVersion { actor: ActorNumber, version: Option<Version> },
     /// The database is not sound.
     Unsound { actor: ActorNumber, text: String },
+    /// A statement that would set or clear the alarm starts, or the transaction it is in would commit.
+    AlarmSetting { actor: ActorNumber, due_ms: Option<u64> },
+    /// It stands.
+    AlarmSet { actor: ActorNumber, due_ms: Option<u64>, in_attempt: bool },
+    /// It does not.
+    AlarmNotSet { actor: ActorNumber },
+    /// The alarm of an actor is due: an event goes on its way.
+    AlarmSent { actor: ActorNumber },
+    /// `on-alarm` begins.
+    AlarmBegan { actor: ActorNumber, due_ms: u64, number: u32, now_ms: u64 },
+    /// `on-alarm` is over; `ok`: it returned success.
+    AlarmEnded { actor: ActorNumber, ok: bool },
+    /// What is kept of the alarm, read while the actor sleeps: what is pending, and what came due.
+    AlarmSeen { actor: ActorNumber, pending: Option<u64>, attempt: Option<u64>, wake: Option<u64> },
+    /// When a life that begins will look at the alarm.
+    AlarmKnown { actor: ActorNumber, wake: Option<u64> },
+    /// The wall clock was set.
+    ClockSet { by_ms: i64 },
     /// An event asked for its actor to be forgotten.
     DeleteAsked { actor: ActorNumber },
     /// The files are gone.

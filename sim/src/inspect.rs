@@ -20,6 +20,7 @@ pub fn inspect(stage: &Rc<Stage>) {
         if !path.exists() {
             stage.record(Record::Seen { actor, found: Found::default() });
             stage.record(Record::SeenVersion { actor, version: None });
+            stage.record(Record::AlarmSeen { actor, pending: None, attempt: None, wake: None });
             continue;
         }
         match Database::open(&path, &stage.config()) {
@@ -55,5 +56,13 @@ async fn read(stage: &Stage, actor: ActorNumber, database: &Database) {
             stage.record(Record::SeenVersion { actor, version });
         }
         Err(error) => unsound(format!("reading its version: {error}")),
+    }
+    match database.alarm() {
+        Ok(alarm) => {
+            let attempt = alarm.attempt.map(|attempt| attempt.due_ms);
+            let wake = alarm.wake().map(|wake| wake.at_ms);
+            stage.record(Record::AlarmSeen { actor, pending: alarm.pending_ms, attempt, wake });
+        }
+        Err(error) => unsound(format!("reading its alarm: {error}")),
     }
 }

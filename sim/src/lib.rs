@@ -5,6 +5,7 @@
 //! product: what it judges is the code that ships, unmodified, over real SQLite. It knows no wasm, no socket
 //! and no real clock.
 
+mod alarms;
 mod checkers;
 pub mod cluster;
 mod dice;

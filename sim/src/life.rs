@@ -7,7 +7,7 @@ use std::{
     rc::Rc,
 };
 
-use wasmkeep_actor::{Actors, Limits};
+use wasmkeep_actor::{Actors, Limits, alarm::keep};
 
 use crate::{
     dice::Dice,
@@ -39,6 +39,15 @@ pub struct Life {
     actors: Rc<Actors<SimWorld>>,
     clients: Vec<Rc<Slot>>,
     dice: Dice,
+    kill: Option<KillAt>,
+}
+
+/// A kill a few polls behind a change of an alarm.
+#[derive(Debug, Clone, Copy)]
+struct KillAt {
+    /// Counted over the life.
+    alarm_change: u64,
+    polls_later: u64,
 }
 
 impl Life {
@@ -54,18 +63,38 @@ impl Life {
             hibernate_after: micros(parameters.hibernate_after_us),
         };
         stage.record(Record::LifeBegan);
-        let actors = Actors::new(SimWorld::new(stage), limits);
-        Self { stage: stage.clone(), actors, clients: Vec::new(), dice }
+        for (actor, id) in stage.run.cast.iter().enumerate() {
+            let wake = stage.book.wake(id).map(|wake| wake.at_ms);
+            stage.record(Record::AlarmKnown { actor, wake });
+        }
+        let world = SimWorld::new(stage);
+        let actors = Actors::new(world.clone(), limits);
+        stage.is_keeping.set(true);
+        let (kept, keeper) = (actors.clone(), stage.clone());
+        stage.executor.spawn(async move {
+            keep(world, kept).await;
+            keeper.is_keeping.set(false);
+        });
+        Self { stage: stage.clone(), actors, clients: Vec::new(), dice, kill: None }
     }
 
     /// Lives until it is stopped, or left running to be killed. `last`: with faults off at its end.
     pub fn run(mut self, last: bool) -> Left {
-        let (actions, crashes) = (self.stage.run.parameters.actions, self.stage.run.parameters.crashes);
+        let is_shown_by_kills = self.stage.run.flaw.is_some_and(Flaw::is_shown_by_kills);
+        let chance = |chance| if is_shown_by_kills { 1_000 } else { chance };
+        let (actions, crashes) =
+            (self.stage.run.parameters.actions, chance(self.stage.run.parameters.crashes));
         let kill_at = if !last && self.dice.chance(crashes) { self.dice.below(actions) } else { u64::MAX };
+        // Half of the kills come close behind a change of an alarm, where its index and its database part.
+        let kill = (kill_at != u64::MAX && self.dice.chance(chance(500))).then(|| KillAt {
+            alarm_change: self.dice.within(1..=if is_shown_by_kills { 2 } else { 12 }),
+            polls_later: self.dice.below(8),
+        });
+        self.kill = kill;
         for action in 0..actions {
             self.act();
             self.poll_some();
-            if action == kill_at {
+            if (action == kill_at && kill.is_none()) || self.is_killed() {
                 return Left::Running;
             }
             if self.stage.run.history.violation().is_some() {
@@ -83,14 +112,14 @@ impl Life {
     fn act(&mut self) {
         let parameters = &self.stage.run.parameters;
         let (abandons, bursts, deploys) = (parameters.abandons, parameters.bursts, parameters.deploys);
-        let (sweeps, quiets) = (parameters.sweeps, parameters.quiets);
+        let (sweeps, quiets, clock_sets) = (parameters.sweeps, parameters.quiets, parameters.clock_sets);
         let most = parameters.mailbox_events_max + 4;
         if self.stage.flawed(Flaw::UsesEntropy) {
             let chance = std::hash::RandomState::new().build_hasher().finish();
             self.stage.executor.advance(micros(chance % 100));
         }
-        let send = 1_000 - abandons - bursts - deploys - sweeps - quiets;
-        match self.dice.weighted(&[send, abandons, bursts, deploys, sweeps, quiets]) {
+        let send = 1_000 - abandons - bursts - deploys - sweeps - quiets - clock_sets;
+        match self.dice.weighted(&[send, abandons, bursts, deploys, sweeps, quiets, clock_sets]) {
             0 => {
                 let actor = self.someone();
                 self.send(actor, None);
@@ -110,7 +139,8 @@ impl Life {
                 self.stage.executor.advance(micros(idle));
                 self.sweep();
             }
-            _ => self.crowd(),
+            5 => self.crowd(),
+            _ => self.set_clock(),
         }
     }
 
@@ -120,14 +150,34 @@ impl Life {
         while self.actors.doze(1) {}
     }
 
+    /// The operator, or a time service, sets the wall clock.
+    fn set_clock(&mut self) {
+        let by_ms: i64 = *self.dice.pick(&[-3_600_000, -20_000, -500, 500, 20_000, 3_600_000]);
+        let wall_ms = &self.stage.run.wall_ms;
+        wall_ms.set(wall_ms.get().saturating_add_signed(by_ms));
+        self.stage.record(Record::ClockSet { by_ms });
+    }
+
     /// Runs the executor for none, a few or many polls.
     fn poll_some(&mut self) {
         let most = *self.dice.pick(&[0, 0, 3, 20, 200]);
         for _ in 0..self.dice.below(most + 1) {
-            if !self.stage.executor.step() {
+            if self.is_killed() || !self.stage.executor.step() {
                 return;
             }
+            if let Some(kill) = &mut self.kill
+                && self.stage.alarm_changes.latest() >= kill.alarm_change
+            {
+                kill.polls_later = kill.polls_later.saturating_sub(1);
+            }
         }
+    }
+
+    /// Whether the moment of a kill has come.
+    fn is_killed(&self) -> bool {
+        self.kill.is_some_and(|kill| {
+            kill.polls_later == 0 && self.stage.alarm_changes.latest() >= kill.alarm_change
+        })
     }
 
     fn someone(&mut self) -> ActorNumber {
@@ -204,7 +254,7 @@ impl Life {
             waiting: self.actors.waiting(),
             instances: self.stage.instances.get(),
             files: files.clone(),
-            tasks: self.stage.executor.task_count(),
+            tasks: self.stage.executor.task_count() - usize::from(self.stage.is_keeping.get()),
         }));
         let mut resident: Vec<_> =
             files.into_iter().chain(self.stage.dozing.borrow().iter().copied()).collect();
@@ -238,6 +288,7 @@ impl Life {
 
     /// A stop like a node's: what waits may run, then is given up.
     fn stop(&mut self) {
+        self.stage.book.stop();
         self.actors.stop();
         self.poll_some();
         let actor = self.someone();
@@ -294,6 +345,7 @@ impl Life {
                 self.stage.run.history.violate("residency", format!("{resident} actors outlived a sweep"));
             }
         }
+        self.stage.book.stop();
         self.actors.stop();
         self.finish();
     }

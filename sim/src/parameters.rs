@@ -50,6 +50,10 @@ pub struct Parameters {
     pub start_fails: u64,
     /// `on-init` does not succeed.
     pub init_fails: u64,
+    /// An attempt at an alarm does not simply succeed.
+    pub alarm_fails: u64,
+    /// The wall clock is set.
+    pub clock_sets: u64,
     /// Blocking work is dropped instead of done.
     pub offload_drops: u64,
     /// A client leaves before its answer.
@@ -98,6 +102,8 @@ impl Parameters {
             open_fails: fault(dice, 200),
             start_fails: fault(dice, 200),
             init_fails: fault(dice, 600),
+            alarm_fails: fault(dice, 700),
+            clock_sets: fault(dice, 60),
             offload_drops: fault(dice, 150),
             abandons: fault(dice, 300),
             bursts: fault(dice, 150),

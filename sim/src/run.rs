@@ -89,6 +89,7 @@ pub fn run(request: &Request) -> io::Result<Outcome> {
         dice: RefCell::new(dice.fork()),
         faults: Cell::new(true),
         versions: RefCell::new(vec![1; CLASSES.len()]),
+        wall_ms: Cell::new(WALL_MS),
         events: Counter::default(),
         units: Counter::default(),
         attempts: Counter::default(),
@@ -121,12 +122,15 @@ pub fn run_twice(request: &Request) -> io::Result<Outcome> {
     Ok(Outcome { violation: Some(Violation { checker: DETERMINISM, text }), ..first })
 }
 
+/// The wall clock at the beginning of a run: November 2023.
+const WALL_MS: u64 = 1_700_000_000_000;
+
 fn lives(run: &Rc<Run>, dice: &mut Dice, scratch: &Path) -> io::Result<u64> {
     let mut folder = scratch.join("life-0");
     fs::create_dir_all(&folder)?;
-    let (mut now, mut crashes) = (Duration::from_secs(1), 0);
+    let (mut now, mut crashes, mut is_torn) = (Duration::from_secs(1), 0, false);
     for life in 1..=run.parameters.lives {
-        let stage = stage(run, now, dice, &folder);
+        let stage = stage(run, now, dice, &folder, is_torn);
         let left = Life::new(&stage, dice.fork()).run(life == run.parameters.lives);
         now = stage.executor.now();
         if run.history.violation().is_some() {
@@ -136,12 +140,14 @@ fn lives(run: &Rc<Run>, dice: &mut Dice, scratch: &Path) -> io::Result<u64> {
         match left {
             Left::Stopped => {
                 put_away(run, &stage);
+                is_torn = false;
                 run.history.record(now, &Record::LifeEnded(LifeEnd::Stopped));
             }
             Left::Running => {
                 crashes += 1;
                 folder = scratch.join(format!("life-{life}"));
                 let torn = kill(&stage, dice, &folder)?;
+                is_torn = torn.is_some();
                 run.history.record(now, &Record::LifeEnded(LifeEnd::Killed { torn }));
             }
         }
@@ -150,9 +156,9 @@ fn lives(run: &Rc<Run>, dice: &mut Dice, scratch: &Path) -> io::Result<u64> {
     Ok(crashes)
 }
 
-fn stage(run: &Rc<Run>, now: Duration, dice: &mut Dice, folder: &Path) -> Rc<Stage> {
+fn stage(run: &Rc<Run>, now: Duration, dice: &mut Dice, folder: &Path, is_torn: bool) -> Rc<Stage> {
     let executor = Executor::new(now, dice.fork(), run.parameters.poll_cost_us_max);
-    Stage::new(run.clone(), executor, folder.to_owned())
+    Stage::new(run.clone(), executor, folder.to_owned(), is_torn)
 }
 
 /// Ends what a life may have left, unseen.
@@ -179,7 +185,7 @@ fn kill(stage: &Stage, dice: &mut Dice, folder: &Path) -> io::Result<Option<Acto
         .filter_map(|(actor, mark)| Some((*actor, mark, mark.growth(&copy_of(*actor))?)))
         .filter(|(_, _, growth)| *growth > 0)
         .collect();
-    if grown.is_empty() || dice.chance(300) || stage.run.flaw.is_some() {
+    if grown.is_empty() || dice.chance(300) || stage.run.flaw.is_some_and(|flaw| flaw != Flaw::TrustsIndex) {
         return Ok(None);
     }
     let (actor, mark, growth) = dice.pick(&grown);
@@ -195,7 +201,7 @@ fn look(run: &Rc<Run>, now: Duration, dice: &mut Dice, folder: &Path, scratch: &
     if !in_place {
         files::copy(folder, &looked_at)?;
     }
-    let stage = stage(run, now, dice, &looked_at);
+    let stage = stage(run, now, dice, &looked_at, false);
     inspect(&stage);
     put_away(run, &stage);
     if !in_place {

@@ -59,6 +59,14 @@ kinds! {
     Read = 6,
     /// Asks for the actor to be forgotten.
     DeleteSelf = 1,
+    /// Sets the alarm, by itself.
+    SetAlarm = 3,
+    /// Sets it in a transaction that commits.
+    SetAlarmCommit = 2,
+    /// Sets it in a transaction that is rolled back.
+    SetAlarmRollback = 2,
+    /// Clears it.
+    ClearAlarm = 1,
     /// Waits.
     Sleep = 3,
     /// Waits longer than the event may last.
@@ -91,6 +99,10 @@ pub fn draw(parameters: &Parameters, dice: &mut Dice) -> Vec<Step> {
         let amount = match kind {
             Kind::Bulk => dice.within(2..=BULK_ROWS_MAX),
             Kind::Count => dice.within(1..=COUNT_ROUNDS_MAX),
+            // Mostly soon; now and then in the past, or further away than any retry.
+            Kind::SetAlarm | Kind::SetAlarmCommit | Kind::SetAlarmRollback => {
+                *dice.pick(&[0, 1, 5, 40, 40, 2_000, 2_000, 900_000])
+            }
             Kind::Sleep => dice.below(parameters.event_limit_us / 2),
             // Far past it: a busy executor may come late to the limit itself.
             Kind::SleepPastLimit => parameters.event_limit_us * 100,
@@ -109,6 +121,49 @@ pub fn draw(parameters: &Parameters, dice: &mut Dice) -> Vec<Step> {
 pub fn draw_benign(dice: &mut Dice) -> Vec<Step> {
     let write = *dice.pick(&[Kind::Insert, Kind::Commit, Kind::CommitDurable]);
     vec![Step::Do(Kind::Read, 1), Step::Do(write, 2), Step::Do(Kind::Read, 1), Step::Answer]
+}
+
+/// What an attempt at an alarm will do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlarmPlan {
+    /// Nothing, and succeeds.
+    Succeed,
+    /// Sets the next alarm and succeeds.
+    SetNext,
+    /// Sets the next alarm and fails.
+    SetAndRefuse,
+    /// Says that it failed.
+    Refuse,
+    /// Leaves a transaction open in which it set the next alarm, and succeeds.
+    LeaveOpen,
+    /// Asks for the actor to be forgotten, then fails.
+    DeleteSelf,
+    /// Traps.
+    Trap,
+    /// Panics within the host.
+    Panic,
+    /// Waits longer than an event may last.
+    Sleep,
+}
+
+impl AlarmPlan {
+    /// Draws a plan that fails in `fails` of 1,000 cases.
+    pub fn draw(fails: u64, dice: &mut Dice) -> Self {
+        if !dice.chance(fails) {
+            return if dice.chance(200) { Self::SetNext } else { Self::Succeed };
+        }
+        *dice.pick(&[
+            Self::SetAndRefuse,
+            Self::SetAndRefuse,
+            Self::Refuse,
+            Self::Refuse,
+            Self::LeaveOpen,
+            Self::DeleteSelf,
+            Self::Trap,
+            Self::Panic,
+            Self::Sleep,
+        ])
+    }
 }
 
 /// What an `on-init` will do.

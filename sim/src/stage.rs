@@ -3,15 +3,17 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
 };
 
+use wasmkeep_actor::alarm::Book;
 use wasmkeep_protocol::ActorId;
 use wasmkeep_storage::{Config, Pacer};
 
 use crate::{
+    alarms,
     dice::Dice,
     executor::Executor,
     files::{self, WalMark},
@@ -56,6 +58,8 @@ pub struct Run {
     pub faults: Cell<bool>,
     /// The version of each class.
     pub versions: RefCell<Vec<Version>>,
+    /// What the wall clock said when the virtual time began; setting the clock changes it.
+    pub wall_ms: Cell<u64>,
     /// Events sent.
     pub events: Counter,
     /// Units of rows.
@@ -86,6 +90,11 @@ pub fn cast(actors: u64) -> Vec<ActorId> {
         .collect()
 }
 
+fn config(run: &Run, folder: &Path) -> Config {
+    let pacer = Pacer::checks(u32::try_from(run.parameters.checks_per_slice).unwrap_or(u32::MAX));
+    Config { quota_bytes: QUOTA_BYTES, pacer, root: folder.to_owned() }
+}
+
 /// One life of the shard.
 pub struct Stage {
     /// The run it is part of.
@@ -98,16 +107,48 @@ pub struct Stage {
     pub instances: Cell<usize>,
     /// Actors that have closed their database and keep their instance.
     pub dozing: RefCell<BTreeSet<ActorNumber>>,
+    /// The alarms of this life.
+    pub book: Rc<Book>,
+    /// Changes of alarms by guests, and attempts begun.
+    pub alarm_changes: Counter,
+    /// Whether somebody keeps them: a task beside those of the actors.
+    pub is_keeping: Cell<bool>,
     /// How long each actor's WAL was when it last acknowledged something.
     pub acknowledged: RefCell<BTreeMap<ActorNumber, WalMark>>,
 }
 
 impl Stage {
-    /// A life over the data in `folder`.
-    pub fn new(run: Rc<Run>, executor: Rc<Executor>, folder: PathBuf) -> Rc<Self> {
+    /// A life over the data in `folder`; `torn`: of which a crash has lost something that was written.
+    pub fn new(run: Rc<Run>, executor: Rc<Executor>, folder: PathBuf, torn: bool) -> Rc<Self> {
         let instances = Cell::new(0);
         let (dozing, acknowledged) = (RefCell::default(), RefCell::default());
-        Rc::new(Self { run, executor, folder, instances, dozing, acknowledged })
+        let flawed = |flaw| run.flaw == Some(flaw);
+        let look = torn && !flawed(Flaw::TrustsIndex);
+        let book =
+            alarms::open(&folder, &run.cast, &config(&run, &folder), look, flawed(Flaw::ForgetsAlarms));
+        let (is_keeping, alarm_changes) = (Cell::new(false), Counter::default());
+        Rc::new(Self {
+            run,
+            executor,
+            folder,
+            instances,
+            dozing,
+            book,
+            alarm_changes,
+            is_keeping,
+            acknowledged,
+        })
+    }
+
+    /// The wall clock.
+    pub fn unix_ms(&self) -> u64 {
+        let ahead_ms = if self.flawed(Flaw::FiresEarly) { 3_000 } else { 0 };
+        self.true_unix_ms() + ahead_ms
+    }
+
+    /// The wall clock as the checkers see it.
+    pub fn true_unix_ms(&self) -> u64 {
+        self.run.wall_ms.get() + self.executor.now().as_millis() as u64
     }
 
     /// Adds to the history, at this moment.
@@ -141,9 +182,7 @@ impl Stage {
 
     /// How databases are opened.
     pub fn config(&self) -> Config {
-        let checks = self.run.parameters.checks_per_slice;
-        let pacer = Pacer::checks(u32::try_from(checks).unwrap_or(u32::MAX));
-        Config { quota_bytes: QUOTA_BYTES, pacer, root: self.folder.clone() }
+        config(&self.run, &self.folder)
     }
 
     /// Notes that what this actor has committed so far was acknowledged.

@@ -2,11 +2,15 @@
 
 use std::{cell::RefCell, fs, future::Future, rc::Rc, time::Duration};
 
-use wasmkeep_actor::{Happening, Refusal, Started, World};
+use wasmkeep_actor::{
+    Happening, Refusal, Started, World,
+    alarm::{Book, Target},
+};
 use wasmkeep_protocol::ActorId;
 use wasmkeep_storage::{Database, Offload};
 
 use crate::{
+    event::SimEvent,
     files,
     flaw::Flaw,
     guest::{ModelGuest, SCRIPTED_PANIC},
@@ -153,6 +157,28 @@ impl World for SimWorld {
         }
     }
 
+    fn unix_ms(&self) -> u64 {
+        self.stage.unix_ms()
+    }
+
+    fn alarms(&self) -> &Book {
+        &self.stage.book
+    }
+
+    fn alarm_target(&self, id: &ActorId) -> Target {
+        let actor = self.number(id);
+        if !self.stage.path(actor).exists() {
+            return Target::Gone;
+        }
+        self.stage.record(Record::AlarmSent { actor });
+        Target::Ready
+    }
+
+    fn alarm_event(&self) -> (SimEvent, impl Future<Output = bool> + 'static) {
+        let (event, answer) = SimEvent::alarm(&self.stage);
+        (event, async move { answer.taken().await })
+    }
+
     fn observe(&self, id: &ActorId, happening: Happening<'_>) {
         let actor = self.number(id);
         match happening {
@@ -172,7 +198,11 @@ impl World for SimWorld {
                 self.stage.record(Record::Roused { actor });
             }
             Happening::StorageTrouble(text) => self.stage.record(Record::Trouble { actor, text }),
-            Happening::Woke(_) | Happening::Turn { .. } | Happening::Failed(_) | Happening::RolledBack => {}
+            Happening::Woke(_)
+            | Happening::Turn { .. }
+            | Happening::Alarm { .. }
+            | Happening::Failed(_)
+            | Happening::RolledBack => {}
         }
     }
 }

@@ -3,29 +3,33 @@
 //! One task per resident actor carries out what its lifecycle asks for; the task ends when the actor sleeps.
 //! Everything stays on one thread.
 
+mod turn;
+
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     future::{Future, poll_fn},
     panic::AssertUnwindSafe,
-    pin::pin,
     rc::Rc,
     task::{Poll, Waker},
     time::Duration,
 };
 
-use futures::{
-    FutureExt,
-    future::{Either, select},
-};
+use futures::FutureExt;
 use wasmkeep_protocol::{ActorClass, ActorId};
-use wasmkeep_storage::{Database, Offload};
+use wasmkeep_storage::{Database, Offload, OpenError};
 
 use crate::{
-    Event, Failure, Guest, InitError, Refusal, TurnEnd,
+    AlarmError, Event, Failure, Guest, Refusal,
+    alarm::{Book, Target},
     lifecycle::{Action, Input, Lifecycle, NeedsInit, StorageFate},
     roster::{Room, Roster},
 };
+
+/// The file of an actor that dozes may be open elsewhere: a node that looks through its databases for alarms opens
+/// each for a moment.
+const LOCKED_PAUSE: Duration = Duration::from_millis(20);
+const LOCKED_TRIES_MAX: u32 = 25;
 
 /// What the actors of a shard need from whatever runs them.
 pub trait World: 'static {
@@ -80,6 +84,18 @@ pub trait World: 'static {
     /// Removes a deleted actor's files; its database is closed already.
     fn erase(&self, id: &ActorId) -> impl Future<Output = ()>;
 
+    /// The wall clock, in milliseconds since the Unix epoch. It may be set at any time.
+    fn unix_ms(&self) -> u64;
+
+    /// The alarms of its actors.
+    fn alarms(&self) -> &Book;
+
+    /// What an alarm of `id` that is due finds.
+    fn alarm_target(&self, id: &ActorId) -> Target;
+
+    /// An event that says the alarm may be due; its answer, once it was taken and has ended, or was not taken.
+    fn alarm_event(&self) -> (<Self::Guest as Guest>::Event, impl Future<Output = bool> + 'static);
+
     /// Told of everything worth counting or logging.
     fn observe(&self, id: &ActorId, happening: Happening<'_>);
 }
@@ -110,6 +126,13 @@ pub enum Happening<'a> {
         elapsed: Duration,
         /// The part of it SQLite worked.
         sql: Duration,
+    },
+    /// An attempt at an alarm ended.
+    Alarm {
+        /// 1 the first time.
+        attempt: u32,
+        /// How.
+        ended: &'a Result<(), AlarmError>,
     },
     /// An event failed; its instance was dropped.
     Failed(&'a Failure),
@@ -377,7 +400,11 @@ impl<W: World> Actors<W> {
             Action::Init => Input::Initialised(self.init(actor, body).await),
             Action::Run(event) => {
                 body.erased = false;
-                let (end, fate) = self.run(actor, body, event).await;
+                let (end, fate) = if event.is_alarm() {
+                    self.attempt(actor, body, event).await
+                } else {
+                    self.run(actor, body, event).await
+                };
                 Input::Ended(end, fate)
             }
             Action::Doze => self.put_away(actor, body).await,
@@ -389,6 +416,7 @@ impl<W: World> Actors<W> {
             Action::Erase => {
                 self.close(actor, body, true).await;
                 self.world.erase(&actor.id).await;
+                self.note_alarm(&actor.id, None);
                 body.erased = true;
                 Input::Closed
             }
@@ -444,84 +472,6 @@ impl<W: World> Actors<W> {
         Ok(needs)
     }
 
-    /// `on-init` inside one transaction of the host: what it wrote and the record that it ran commit together.
-    async fn init(&self, actor: &Actor<W>, body: &mut Body<W>) -> Result<(), InitError> {
-        let (Some(database), Some(guest)) = (&body.database, &mut body.guest) else {
-            return Err(InitError::Refused("the actor is not running".into()));
-        };
-        let refused = |error: wasmkeep_storage::Error| InitError::Refused(error.to_string());
-        database.begin_init().map_err(refused)?;
-        let ran = self.within(actor, self.limits.event_wall_clock, guest.init()).await;
-        let ran = ran.unwrap_or_else(|failure| Err(InitError::Poisoned(failure)));
-        if let Err(InitError::Poisoned(failure)) = &ran {
-            // Before the transaction is undone: the instance may hold cursors into it.
-            body.guest = None;
-            self.world.observe(&actor.id, Happening::Failed(failure));
-        }
-        let result = ran.and_then(|()| database.commit_init(&body.version).map_err(refused));
-        if result.is_err() {
-            database.abort_init();
-        }
-        result
-    }
-
-    async fn run(&self, actor: &Actor<W>, body: &mut Body<W>, event: EventOf<W>) -> (TurnEnd, StorageFate) {
-        let ticket = event.ticket();
-        let (Some(database), Some(guest)) = (&body.database, &mut body.guest) else {
-            let failure = Failure::Bug("the actor is not running".into());
-            <EventOf<W> as Event>::fail(ticket, &failure);
-            return (TurnEnd::Poisoned(failure), StorageFate::Reopen);
-        };
-        if let Err(refusal) = self.world.may_run(&actor.id) {
-            event.refuse(&refusal);
-            return (TurnEnd::Ready, StorageFate::Reopen);
-        }
-        let began = self.world.now();
-        let own_limit = began + self.limits.event_wall_clock;
-        let ends_at = event.deadline().map_or(own_limit, |deadline| deadline.min(own_limit));
-        let Some(limit) = ends_at.checked_sub(began).filter(|limit| !limit.is_zero()) else {
-            // It waited for as long as whoever sent it would. The guest is not entered.
-            <EventOf<W> as Event>::fail(ticket, &Failure::TimeLimit(Duration::ZERO));
-            return (TurnEnd::Ready, StorageFate::Keep);
-        };
-        guest.ends_at(ends_at);
-        let end = self.within(actor, limit, guest.deliver(event)).await.unwrap_or_else(TurnEnd::Poisoned);
-        if let TurnEnd::Poisoned(failure) = &end {
-            body.guest = None;
-            self.world.observe(&actor.id, Happening::Failed(failure));
-            <EventOf<W> as Event>::fail(ticket, failure);
-        }
-        let fate = self.settle(actor, database).await;
-        let elapsed = self.world.now().saturating_sub(began);
-        self.world.observe(&actor.id, Happening::Turn { elapsed, sql: database.take_sql_time() });
-        (end, fate)
-    }
-
-    /// What an event leaves behind in the database.
-    async fn settle(&self, actor: &Actor<W>, database: &Rc<Database>) -> StorageFate {
-        let event = database.end_event();
-        if event.rolled_back {
-            self.world.observe(&actor.id, Happening::RolledBack);
-        }
-        if event.delete {
-            return StorageFate::Erase;
-        }
-        if database.is_poisoned() {
-            return StorageFate::Reopen;
-        }
-        if let Err(why) = self.world.replicate(&actor.id, database).await {
-            self.world.observe(&actor.id, Happening::StorageTrouble(format!("replication: {why}")));
-            return StorageFate::Reopen;
-        }
-        if database.checkpoint_due()
-            && let Err(error) = database.checkpoint(self.world.offload()).await
-        {
-            self.world.observe(&actor.id, Happening::StorageTrouble(format!("checkpoint: {error}")));
-            return StorageFate::Reopen;
-        }
-        StorageFate::Keep
-    }
-
     async fn put_away(&self, actor: &Actor<W>, body: &mut Body<W>) -> Input<EventOf<W>> {
         if let Some(guest) = &mut body.guest {
             guest.doze();
@@ -539,36 +489,21 @@ impl<W: World> Actors<W> {
         let Some(database) = &body.database else {
             return Err(Refusal::Storage("it is not there".into()));
         };
-        if let Err(error) = database.wake(self.world.offload()).await {
+        let mut woken = database.wake(self.world.offload()).await;
+        // Somebody looks at the file, which takes a moment.
+        for _ in 0..LOCKED_TRIES_MAX {
+            if !matches!(woken, Err(OpenError::Locked { .. })) {
+                break;
+            }
+            self.world.sleep(LOCKED_PAUSE).await;
+            woken = database.wake(self.world.offload()).await;
+        }
+        if let Err(error) = woken {
             self.world.observe(&actor.id, Happening::StorageTrouble(error.to_string()));
             return Err(Refusal::from(&error));
         }
         self.world.observe(&actor.id, Happening::Roused);
         Ok(())
-    }
-
-    /// Ends `work` at its limit, or when the node loses the actor, and turns a panic of the host into a failure of
-    /// this one event.
-    async fn within<T>(
-        &self,
-        actor: &Actor<W>,
-        limit: Duration,
-        work: impl Future<Output = T>,
-    ) -> Result<T, Failure> {
-        let work = pin!(AssertUnwindSafe(work).catch_unwind());
-        let mut over = pin!(self.world.sleep(limit));
-        let end = poll_fn(|context| {
-            if actor.lost.get() {
-                return Poll::Ready(Failure::Lost);
-            }
-            actor.lost_waker.set(Some(context.waker().clone()));
-            over.as_mut().poll(context).map(|()| Failure::TimeLimit(limit))
-        });
-        match select(work, end).await {
-            Either::Left((Ok(done), _)) => Ok(done),
-            Either::Left((Err(panic), _)) => Err(Failure::Bug(panic_text(&*panic))),
-            Either::Right((failure, _)) => Err(failure),
-        }
     }
 
     async fn close(&self, actor: &Actor<W>, body: &mut Body<W>, erasing: bool) {

@@ -79,6 +79,20 @@ pub enum InitError {
     Poisoned(Failure),
 }
 
+/// Why an attempt at an alarm did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AlarmError {
+    /// The code has no `on-alarm`.
+    #[error("there is no on-alarm hook")]
+    Absent,
+    /// It returned an error; the instance may be used again.
+    #[error("{0}")]
+    Refused(String),
+    /// It trapped or ran out of time; the instance may not.
+    #[error("{0}")]
+    Poisoned(Failure),
+}
+
 /// Something that arrived for an actor and expects one answer.
 pub trait Event: 'static {
     /// The way to answer an event whose turn did not.
@@ -95,6 +109,15 @@ pub trait Event: 'static {
 
     /// Whether whoever sent it has left: such an event is dropped instead of run.
     fn is_abandoned(&self) -> bool;
+
+    /// Whether it says that the actor's alarm may be due. There is one at a time, and it has a place of its own in
+    /// the mailbox.
+    fn is_alarm(&self) -> bool {
+        false
+    }
+
+    /// Answers an alarm that was taken.
+    fn done(_ticket: Self::Ticket) {}
 
     /// The moment, on the clock of the actor's world, by which whoever sent it wants it ended, when that may be
     /// earlier than the limit of every event.
@@ -122,6 +145,9 @@ pub trait Guest: 'static {
     /// The actor is idle: gives back memory that the next event gets again at once.
     fn doze(&mut self) {}
 
-    /// Runs one event to its end, answering it on the way.
+    /// Runs `on-alarm`.
+    fn alarm(&mut self, due_ms: u64, attempt: u32) -> impl Future<Output = Result<(), AlarmError>>;
+
+    /// Runs one event that is no alarm to its end, answering it on the way.
     fn deliver(&mut self, event: Self::Event) -> impl Future<Output = TurnEnd>;
 }

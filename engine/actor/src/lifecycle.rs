@@ -275,8 +275,12 @@ impl<E: Event> Lifecycle<E> {
     fn arrive(&mut self, event: E, refused: &mut Vec<(E, Refusal)>) {
         if self.stopping {
             refused.push((event, Refusal::Stopping));
-        } else if self.mailbox.len() >= self.mailbox_events_max {
-            refused.push((event, Refusal::MailboxFull(self.mailbox.len())));
+        } else if self.mailbox.len() >= self.mailbox_events_max
+            && !event.is_alarm()
+            && let waiting = self.mailbox.iter().filter(|event| !event.is_alarm()).count()
+            && waiting >= self.mailbox_events_max
+        {
+            refused.push((event, Refusal::MailboxFull(waiting)));
         } else {
             self.rest = false;
             self.doze = false;

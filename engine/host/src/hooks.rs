@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use wasmkeep_actor::{Failure, InitError, TurnEnd};
+use wasmkeep_actor::{AlarmError, Failure, InitError, TurnEnd};
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Lift, Lower};
 
 use crate::{
     bindings::websockets::Acceptance,
     boundary::{TrapReport, guarded, trap},
-    event::{AlarmEvent, AnswerSender, Mistake, SocketClose, SocketMessage, SocketOpen, Unanswered},
+    event::{AnswerSender, Mistake, SocketClose, SocketMessage, SocketOpen, Unanswered},
     instance::Instance,
     load::{
         AlarmParams, AlarmResults, CloseParams, HookExports, InitResults, MessageParams, OpenParams,
@@ -41,16 +41,17 @@ impl Instance {
         }
     }
 
-    pub(crate) async fn on_alarm(&mut self, event: AlarmEvent) -> TurnEnd {
-        let AlarmEvent { due_ms, attempt, answer } = event;
-        let called = self
-            .hook::<AlarmParams, AlarmResults>("on-alarm", |exports| exports.alarm, (due_ms, attempt))
-            .await;
-        if let Called::Returned((Err(reason),)) = &called {
-            self.complain("on-alarm failed", reason);
+    pub(crate) async fn on_alarm(&mut self, due_ms: u64, attempt: u32) -> Result<(), AlarmError> {
+        let params = (due_ms, attempt);
+        match self.hook::<AlarmParams, AlarmResults>("on-alarm", |exports| exports.alarm, params).await {
+            Called::Returned((Ok(()),)) => Ok(()),
+            Called::Returned((Err(reason),)) => {
+                self.complain("on-alarm failed", &reason);
+                Err(AlarmError::Refused(reason))
+            }
+            Called::Absent => Err(AlarmError::Absent),
+            Called::Failed(failure) => Err(AlarmError::Poisoned(failure)),
         }
-        let absent = Err(Unanswered::Mistake(Mistake::NoHook("on-alarm")));
-        answered(&answer, called, |(result,)| Ok(result), absent)
     }
 
     /// A socket that is let in is the actor's before anything else happens to it.

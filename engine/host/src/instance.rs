@@ -10,7 +10,7 @@ use std::{
 
 use http::{HeaderValue, header};
 use tokio::{runtime::Handle, sync::oneshot};
-use wasmkeep_actor::{Failure, Guest, InitError, TurnEnd};
+use wasmkeep_actor::{AlarmError, Failure, Guest, InitError, TurnEnd};
 use wasmkeep_protocol::call_chain::CallChain;
 use wasmtime::{
     Func, PoolConcurrencyLimitError, Store, UpdateDeadline,
@@ -73,7 +73,7 @@ impl Version {
     /// [`InstantiateError`].
     pub async fn instantiate(&self, setting: Setting) -> Result<Instance, InstantiateError> {
         let loaded = &*self.0;
-        let state = ActorState::new(&setting, loaded.shared.memory_bytes_max);
+        let state = ActorState::new(&setting, self.hooks(), loaded.shared.memory_bytes_max);
         let mut store = Store::new(&loaded.shared.engine, state);
         store.limiter(|state| &mut state.limits);
         let slice_ended = SliceEnded::default();
@@ -178,10 +178,15 @@ impl Guest for Instance {
         }
     }
 
+    async fn alarm(&mut self, due_ms: u64, attempt: u32) -> Result<(), AlarmError> {
+        self.on_alarm(due_ms, attempt).await
+    }
+
     async fn deliver(&mut self, event: ActorEvent) -> TurnEnd {
         match event {
             ActorEvent::Http(event) => self.on_request(event).await,
-            ActorEvent::Alarm(event) => self.on_alarm(event).await,
+            // Whether it is due, and which attempt it is, the actor decides: it calls `alarm`.
+            ActorEvent::Alarm(_) => TurnEnd::Ready,
             ActorEvent::SocketOpen(event) => self.on_socket_open(event).await,
             ActorEvent::SocketMessage(event) => self.on_socket_message(event).await,
             ActorEvent::SocketClose(event) => self.on_socket_close(event).await,

@@ -3,7 +3,8 @@
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use send_wrapper::SendWrapper;
-use wasmkeep_protocol::call_chain::CallChain;
+use wasmkeep_actor::alarm::Book;
+use wasmkeep_protocol::{ActorId, call_chain::CallChain};
 use wasmkeep_storage::{Database, Offload};
 use wasmtime::{ResourceLimiter, component::ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
@@ -13,6 +14,7 @@ use wasmtime_wasi_http::{
 
 use crate::{
     calls::Calls,
+    load::Hooks,
     log::{ActorLog, Stream},
     outbound::{self, EventSpan, Outbound, Sent},
     sockets::Sockets,
@@ -50,6 +52,13 @@ pub struct Identity {
     pub version: String,
 }
 
+impl Identity {
+    /// Its class and name; none for the stateless component.
+    pub(crate) fn actor_id(&self) -> Option<ActorId> {
+        Some(ActorId { class: self.class.parse().ok()?, name: self.name.parse().ok()? })
+    }
+}
+
 /// What an instance is made with.
 #[derive(Clone)]
 pub struct Setting {
@@ -63,6 +72,8 @@ pub struct Setting {
     pub offload: Rc<dyn Offload>,
     /// Environment variables, shared by the class.
     pub env: Arc<Vec<(String, String)>>,
+    /// Where its alarm is announced; without it alarms are unsupported.
+    pub alarms: Option<Rc<Book>>,
     /// What carries its calls to other actors; without it they are unsupported.
     pub calls: Option<Rc<dyn Calls>>,
     /// See [`crate::Timers::handle`].
@@ -81,6 +92,8 @@ pub(crate) struct ActorState {
     pub(crate) database: Option<SendWrapper<Rc<Database>>>,
     pub(crate) sockets: Option<SendWrapper<Rc<dyn Sockets>>>,
     pub(crate) offload: SendWrapper<Rc<dyn Offload>>,
+    pub(crate) alarms: Option<SendWrapper<Rc<Book>>>,
+    pub(crate) has_on_alarm: bool,
     pub(crate) calls: Option<SendWrapper<Rc<dyn Calls>>>,
     /// Who waits for the event that runs.
     pub(crate) chain: CallChain,
@@ -95,7 +108,7 @@ pub(crate) struct ActorState {
 }
 
 impl ActorState {
-    pub(crate) fn new(setting: &Setting, memory_bytes_max: usize) -> Self {
+    pub(crate) fn new(setting: &Setting, hooks: Hooks, memory_bytes_max: usize) -> Self {
         let log = ActorLog::new(Arc::clone(&setting.identity));
         let wasi = WasiCtx::builder()
             .stdout(log.stream(Stream::Out))
@@ -115,6 +128,8 @@ impl ActorState {
             database: setting.database.clone().map(SendWrapper::new),
             sockets: setting.sockets.clone().map(SendWrapper::new),
             offload: SendWrapper::new(Rc::clone(&setting.offload)),
+            alarms: setting.alarms.clone().map(SendWrapper::new),
+            has_on_alarm: hooks.alarm,
             calls: setting.calls.clone().map(SendWrapper::new),
             chain: CallChain::default(),
             ends_at: None,

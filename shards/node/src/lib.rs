@@ -2,6 +2,7 @@
 //!
 //! It reads no flag, no environment variable and prints nothing; the command line does.
 
+mod alarm;
 mod cluster;
 pub mod config;
 mod egress;

@@ -25,7 +25,7 @@ use prometheus_client::{
     },
     registry::Registry,
 };
-use wasmkeep_actor::Happening;
+use wasmkeep_actor::{AlarmError, Happening};
 use wasmkeep_protocol::ActorClass;
 
 use self::sockets::SocketFamilies;
@@ -91,6 +91,7 @@ pub(crate) struct Watched {
 struct Families {
     requests: Family<RequestLabels, Counter>,
     calls: Family<OutcomeLabels, Counter>,
+    alarm_attempts: Family<OutcomeLabels, Counter>,
     events: Family<ClassLabels, Histogram, fn() -> Histogram>,
     sql_seconds: Family<ClassLabels, Seconds>,
     wakes: Family<ClassLabels, Counter>,
@@ -104,6 +105,7 @@ struct Families {
     memory: Family<ShardLabels, Gauge>,
     hops: Family<ShardLabels, Counter>,
     sockets: SocketFamilies,
+    alarms: Family<ShardLabels, Gauge>,
 }
 
 /// Seconds: 50 µs to 52 s, a factor of 2 apart: the fastest event and the longest allowed one both inside.
@@ -116,6 +118,7 @@ impl Metrics {
         let families = Families {
             requests: Family::default(),
             calls: Family::default(),
+            alarm_attempts: Family::default(),
             events: Family::new_with_constructor(latency_histogram as fn() -> Histogram),
             sql_seconds: Family::default(),
             wakes: Family::default(),
@@ -129,6 +132,7 @@ impl Metrics {
             memory: Family::default(),
             hops: Family::default(),
             sockets: SocketFamilies::default(),
+            alarms: Family::default(),
         };
         let watched = Arc::new(OnceLock::new());
         let mut registry = Registry::with_prefix("wasmkeep");
@@ -171,7 +175,9 @@ impl Metrics {
             memory: families.memory.get_or_create_owned(&labels),
             hops: families.hops.get_or_create_owned(&labels),
             requests: families.requests.clone(),
-            calls: families.calls.clone(),
+            calls: Outcomes::new(&families.calls, shard),
+            alarm_attempts: Outcomes::new(&families.alarm_attempts, shard),
+            alarms: families.alarms.get_or_create_owned(&labels),
             events: families.events.clone(),
             class_families: ClassFamilies {
                 sql_seconds: families.sql_seconds.clone(),
@@ -183,7 +189,6 @@ impl Metrics {
             },
             by_class: RefCell::default(),
             by_status: RefCell::default(),
-            by_outcome: RefCell::default(),
             shard,
         }
     }
@@ -194,6 +199,8 @@ impl Families {
     fn register(&self, registry: &mut Registry) {
         registry.register("requests", "Requests answered, by class (empty outside any) and status", self.requests.clone());
         registry.register("calls", "Calls between actors, by the class called and how they ended", self.calls.clone());
+        registry.register("alarm_attempts", "Attempts at alarms, by class and how they ended", self.alarm_attempts.clone());
+        registry.register("alarms", "Alarms pending or to be tried again", self.alarms.clone());
         registry.register("event_seconds", "Time events ran, from their start to their end", self.events.clone());
         registry.register("sql_seconds", "Time SQLite worked for events", self.sql_seconds.clone());
         registry.register("actor_wakes", "Actors that became resident", self.wakes.clone());
@@ -229,6 +236,30 @@ struct ClassMetrics {
     rollbacks: Counter,
 }
 
+/// Counts things of a class by how they ended.
+pub(crate) struct Outcomes {
+    family: Family<OutcomeLabels, Counter>,
+    shard: u64,
+    counters: RefCell<HashMap<(ActorClass, &'static str), Counter>>,
+}
+
+impl Outcomes {
+    fn new(family: &Family<OutcomeLabels, Counter>, shard: u64) -> Self {
+        Self { family: family.clone(), shard, counters: RefCell::default() }
+    }
+
+    pub(crate) fn count(&self, class: &ActorClass, outcome: &'static str) {
+        self.counters
+            .borrow_mut()
+            .entry((class.clone(), outcome))
+            .or_insert_with_key(|(class, outcome)| {
+                let labels = OutcomeLabels { class: class.to_string(), outcome, shard: self.shard };
+                self.family.get_or_create_owned(&labels)
+            })
+            .inc();
+    }
+}
+
 /// What one shard counts on.
 pub(crate) struct ShardMetrics {
     pub(crate) resident: Gauge,
@@ -237,12 +268,13 @@ pub(crate) struct ShardMetrics {
     pub(crate) memory: Gauge,
     pub(crate) hops: Counter,
     requests: Family<RequestLabels, Counter>,
-    calls: Family<OutcomeLabels, Counter>,
+    pub(crate) calls: Outcomes,
+    pub(crate) alarm_attempts: Outcomes,
+    pub(crate) alarms: Gauge,
     events: Family<ClassLabels, Histogram, fn() -> Histogram>,
     class_families: ClassFamilies,
     by_class: RefCell<HashMap<ActorClass, Rc<ClassMetrics>>>,
     by_status: RefCell<HashMap<(Option<ActorClass>, u16), Counter>>,
-    by_outcome: RefCell<HashMap<(ActorClass, &'static str), Counter>>,
     shard: u64,
 }
 
@@ -257,18 +289,6 @@ impl ShardMetrics {
                 let class = class.as_ref().map_or(NO_CLASS, ActorClass::as_str).to_owned();
                 let labels = RequestLabels { class, status: *status, shard: self.shard };
                 self.requests.get_or_create_owned(&labels)
-            })
-            .inc();
-    }
-
-    /// Counts a call to an actor of `class`.
-    pub(crate) fn called(&self, class: &ActorClass, outcome: &'static str) {
-        self.by_outcome
-            .borrow_mut()
-            .entry((class.clone(), outcome))
-            .or_insert_with_key(|(class, outcome)| {
-                let labels = OutcomeLabels { class: class.to_string(), outcome, shard: self.shard };
-                self.calls.get_or_create_owned(&labels)
             })
             .inc();
     }
@@ -294,6 +314,15 @@ impl ShardMetrics {
             }
             Happening::RolledBack => {
                 metrics.rollbacks.inc();
+            }
+            Happening::Alarm { ended, .. } => {
+                let outcome = match ended {
+                    Ok(()) => "succeeded",
+                    Err(AlarmError::Absent) => "absent",
+                    Err(AlarmError::Refused(_)) => "refused",
+                    Err(AlarmError::Poisoned(_)) => "failed",
+                };
+                self.alarm_attempts.count(class, outcome);
             }
             Happening::Roused | Happening::StorageTrouble(_) => {}
         }

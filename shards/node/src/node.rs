@@ -20,6 +20,7 @@ use wasmkeep_protocol::{ActorClass, ActorId, lease::Exit, limits, placement::sha
 use wasmkeep_storage::Pacer;
 
 use crate::{
+    alarm::{self, Found, ShardAlarms},
     cluster::{Cluster, ClusterConfig, ClusterError, Me, Word},
     config::{ComponentConfig, Config},
     egress::Egress,
@@ -38,6 +39,9 @@ const SPARE_INSTANCES: usize = 256;
 
 /// Descriptors a node needs besides those of connections and actors: rings, listeners, logs, components.
 const OTHER_FILES: u64 = 128;
+
+/// Alarms found in databases that wait for their shard to take them.
+const FOUND_MAX: usize = 64;
 
 /// Descriptors of a resident actor: its database and its WAL.
 const FILES_PER_ACTOR: u64 = 2;
@@ -153,6 +157,7 @@ impl Node {
         let offload = OffloadPool::start(OFFLOAD_THREADS).map_err(NodeError::Thread)?;
         let (controls, controlled): (Vec<_>, Vec<_>) = (0..shards).map(|_| flume::unbounded()).unzip();
         let state = Arc::new(load(&config, &fitted, &runtime, offload, bound.address, &controls)?);
+        let alarms = Alarms::open(&config, &state)?;
         let epochs = runtime.clone();
         let hooks = Hooks {
             on_tick: Box::new(move || epochs.advance_epoch()),
@@ -161,7 +166,7 @@ impl Node {
         };
         let admission = Admission::new(fitted.connections_max);
         let (report, reports) = flume::bounded(shards);
-        let seats = seats(bound.listeners, controlled, &state, &admission, &report);
+        let seats = seats(bound.listeners, controlled, alarms.shards, &state, &admission, &report);
         let running = start(&config.placement, hooks, move |context| {
             let seat = seats[context.index].clone();
             async move { seat.run(context).await }
@@ -170,6 +175,9 @@ impl Node {
         let mut fronts: Vec<(usize, Arc<Stats>)> = reports.into_iter().collect();
         fronts.sort_by_key(|(shard, _)| *shard);
         let fronts = fronts.into_iter().map(|(_, stats)| stats).collect();
+        if let Some((senders, mark)) = alarms.look {
+            alarm::scan(Arc::clone(&state), senders, mark).map_err(NodeError::Thread)?;
+        }
         state.metrics.watch(Watched { beats: running.beats().to_vec(), fronts, admission });
         Ok(Self { address: bound.address, shards: running, controls, state, runtime, _lock: lock })
     }
@@ -358,6 +366,7 @@ fn load(
         timers: Timers::start().map_err(NodeError::Thread)?,
         shards_ready: AtomicUsize::new(0),
         stopping: AtomicBool::new(false),
+        looking_for_alarms: AtomicBool::new(false),
         began: Instant::now(),
     })
 }
@@ -406,8 +415,36 @@ fn load_one(
     load(&component.wasm).map_err(|source| NodeError::Component { path: component.path.clone(), source })
 }
 
+/// The alarms of a node that starts.
+struct Alarms {
+    shards: Vec<ShardAlarms>,
+    /// What must be told to the shards before the index is complete.
+    look: Option<(Vec<flume::Sender<Found>>, alarm::Mark)>,
+}
+
+impl Alarms {
+    fn open(config: &Config, state: &NodeState) -> Result<Self, NodeError> {
+        let folder = config.data_dir.join("alarms").join(config.tenant.as_str());
+        let refused = |source| NodeError::DataDir { path: folder.clone(), source };
+        let opened = alarm::open(&folder, state.shards).map_err(refused)?;
+        state.looking_for_alarms.store(!opened.is_complete, Ordering::Release);
+        let mut senders = Vec::new();
+        let shards = opened.shards.into_iter().map(|(index, known)| {
+            let found = (!opened.is_complete).then(|| {
+                let (sender, found) = flume::bounded(FOUND_MAX);
+                senders.push(sender);
+                found
+            });
+            ShardAlarms { index, known, found }
+        });
+        let shards = shards.collect();
+        Ok(Self { shards, look: (!opened.is_complete).then_some((senders, opened.mark)) })
+    }
+}
+
 /// What travels to a shard's thread.
 struct Seat {
+    alarms: ShardAlarms,
     endpoint: Endpoint<Message>,
     listener: TcpListener,
     control: flume::Receiver<Control>,
@@ -423,6 +460,7 @@ struct Place(Arc<std::sync::Mutex<Option<Seat>>>);
 fn seats(
     listeners: Vec<TcpListener>,
     controlled: Vec<flume::Receiver<Control>>,
+    alarms: Vec<ShardAlarms>,
     state: &Arc<NodeState>,
     admission: &Admission,
     report: &flume::Sender<(usize, Arc<Stats>)>,
@@ -432,8 +470,10 @@ fn seats(
         .into_iter()
         .zip(listeners)
         .zip(controlled)
-        .map(|((endpoint, listener), control)| {
+        .zip(alarms)
+        .map(|(((endpoint, listener), control), alarms)| {
             let seat = Seat {
+                alarms,
                 endpoint,
                 listener,
                 control,
@@ -459,9 +499,9 @@ impl Place {
 impl Seat {
     /// A shard's whole life; says how many actors had to be cut.
     async fn run(self, context: ShardContext) -> usize {
-        let Self { endpoint, listener, control, state, admission, report } = self;
+        let Self { alarms, endpoint, listener, control, state, admission, report } = self;
         let sleeper = context.sleeper.clone();
-        let shard = Shard::new(Arc::clone(&state), context.clone(), endpoint);
+        let shard = Shard::new(Arc::clone(&state), context.clone(), endpoint, alarms);
         let mut config = http::Config::new(context.index);
         config.limits.body_bytes_max = state.limits.body_bytes_max;
         let (router, answering) = (Rc::clone(&shard), Rc::clone(&shard));

@@ -55,6 +55,8 @@ pub(crate) struct NodeState {
     pub(crate) metrics: Metrics,
     pub(crate) shards_ready: AtomicUsize,
     pub(crate) stopping: AtomicBool,
+    /// Databases are being looked at for alarms: each is open for a moment.
+    pub(crate) looking_for_alarms: AtomicBool,
     /// Where the clock of its actors begins.
     pub(crate) began: Instant,
 }

@@ -1,6 +1,7 @@
 //! The promises, one checker a file. A checker sees every record and nothing else: it shares no code with what
 //! it judges.
 
+mod alarms;
 mod answers;
 mod init;
 mod liveness;
@@ -39,5 +40,6 @@ pub fn all(rules: Rules, cast: Vec<String>) -> Vec<Box<dyn Checker>> {
         Box::new(residency::Residency::new(rules)),
         Box::new(liveness::Liveness::default()),
         Box::new(version::NewestCode::default()),
+        Box::new(alarms::Alarms::default()),
     ]
 }

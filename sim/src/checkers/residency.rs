@@ -85,7 +85,7 @@ impl Checker for Residency {
     fn see(&mut self, _: Duration, record: &Record) -> Result<(), String> {
         self.records += 1;
         match record {
-            Record::Sent { actor, .. } => {
+            Record::Sent { actor, .. } | Record::AlarmSent { actor } => {
                 self.used.insert(*actor, self.records);
             }
             Record::Opened { actor } if !self.open.insert(*actor) => {

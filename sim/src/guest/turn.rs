@@ -106,6 +106,10 @@ impl Turn<'_> {
                 self.guest.database.delete_self();
                 ON
             }
+            Kind::SetAlarm => self.set_alarm(amount).await,
+            Kind::SetAlarmCommit => self.set_alarm_within(amount, true).await,
+            Kind::SetAlarmRollback => self.set_alarm_within(amount, false).await,
+            Kind::ClearAlarm => self.clear_alarm().await,
             Kind::Sleep => {
                 self.guest.stage.executor.sleep(micros(amount)).await;
                 ON
@@ -276,6 +280,44 @@ impl Turn<'_> {
         let raised = self.exec("INSERT INTO guard VALUES('abort')", Vec::new()).await;
         self.must_not("an insert that raises ABORT", raised)?;
         self.commit(unit, 1, false, "COMMIT", Vec::new()).await
+    }
+
+    async fn set_alarm(&self, wait_ms: u64) -> Flow {
+        self.outside().await?;
+        self.must("setting the alarm", self.guest.set_alarm_alone(wait_ms, false).await)
+    }
+
+    // case A2
+    async fn set_alarm_within(&self, wait_ms: u64, commits: bool) -> Flow {
+        self.outside().await?;
+        self.must("BEGIN", self.exec("BEGIN", Vec::new()).await)?;
+        let (stage, actor) = (&self.guest.stage, self.guest.actor);
+        let due_ms = match self.guest.set_alarm(wait_ms).await {
+            Ok(due_ms) => due_ms,
+            error => return self.must("setting the alarm", error),
+        };
+        // A while in which the index and the database differ.
+        self.count(1_000).await?;
+        if !commits {
+            return self.must("ROLLBACK", self.exec("ROLLBACK", Vec::new()).await);
+        }
+        stage.record(Record::AlarmSetting { actor, due_ms: Some(due_ms) });
+        let committed = self.exec("COMMIT", Vec::new()).await;
+        stage.record(match committed {
+            Ok(_) => Record::AlarmSet { actor, due_ms: Some(due_ms), in_attempt: false },
+            Err(_) => Record::AlarmNotSet { actor },
+        });
+        self.must("COMMIT", committed)
+    }
+
+    async fn clear_alarm(&self) -> Flow {
+        self.outside().await?;
+        let cleared = self.guest.database.clear_alarm();
+        if cleared.is_ok() {
+            let actor = self.guest.actor;
+            self.guest.stage.record(Record::AlarmSet { actor, due_ms: None, in_attempt: false });
+        }
+        self.must("clearing the alarm", cleared)
     }
 
     async fn constraint(&self) -> Flow {

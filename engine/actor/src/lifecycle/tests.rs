@@ -3,7 +3,7 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::Failure;
 
-/// An event named by a number; odd hundreds have been abandoned by their sender.
+/// An event named by a number; from 100 on it has been abandoned by its sender, in the fifties it is an alarm.
 #[derive(Debug, PartialEq, Eq)]
 struct Numbered(u32);
 
@@ -18,6 +18,10 @@ impl Event for Numbered {
 
     fn is_abandoned(&self) -> bool {
         self.0 >= 100
+    }
+
+    fn is_alarm(&self) -> bool {
+        (50..60).contains(&self.0)
     }
 }
 
@@ -89,6 +93,25 @@ fn events_run_one_at_a_time_in_arrival_order_and_the_mailbox_is_bounded() {
             run 2
             run 3
             wait
+        "]],
+    );
+}
+
+#[test]
+fn an_alarm_finds_a_place_in_a_full_mailbox_and_waits_for_its_turn() {
+    check(
+        woken().into_iter().chain([arrive(2), arrive(3), arrive(50), arrive(4), ended(), ended(), ended()]),
+        &expect![[r"
+            open
+            start
+            run 1
+            wait
+            wait
+            wait
+            refuse 4 (the actor has 2 events waiting; retry), wait
+            run 2
+            run 3
+            run 50
         "]],
     );
 }

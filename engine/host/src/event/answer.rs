@@ -47,9 +47,6 @@ pub enum Mistake {
     /// It let a socket in as none can be.
     #[error("the actor let the socket in as none can be: {0}")]
     Acceptance(String),
-    /// An event for a hook that its component does not export.
-    #[error("the actor has no hook {0}")]
-    NoHook(&'static str),
 }
 
 /// What an HTTP request is answered with.

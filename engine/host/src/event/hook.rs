@@ -3,27 +3,23 @@
 use super::answer::{self, AnswerReceiver, AnswerSender};
 use crate::bindings::websockets::Message;
 
-/// What `on-alarm` returned; the text of an error is for the log.
-pub type AlarmAnswer = Result<(), String>;
-
 /// What `on-websocket-open` returned: the subprotocol of the socket that was let in, or the HTTP status that
 /// refuses it.
 pub type OpenAnswer = Result<Option<String>, u16>;
 
-/// The alarm is due.
+/// The alarm may be due.
 #[derive(Debug)]
 pub struct AlarmEvent {
-    pub(crate) due_ms: u64,
-    pub(crate) attempt: u32,
-    pub(crate) answer: AnswerSender<AlarmAnswer>,
+    pub(crate) answer: AnswerSender<()>,
 }
 
 impl AlarmEvent {
-    /// The alarm that came due at `due_ms` (milliseconds since the Unix epoch); `attempt` is 1 the first time.
+    /// The receiver learns that the event has ended, or that it was refused. Whether the alarm ran, and how that
+    /// went, is in the actor's database.
     #[must_use]
-    pub fn new(due_ms: u64, attempt: u32) -> (Self, AnswerReceiver<AlarmAnswer>) {
+    pub fn new() -> (Self, AnswerReceiver<()>) {
         let (answer, receiver) = answer::channel();
-        (Self { due_ms, attempt, answer }, receiver)
+        (Self { answer }, receiver)
     }
 }
 

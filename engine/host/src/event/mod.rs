@@ -11,7 +11,7 @@ pub use answer::{AnswerReceiver, AnswerSender, HttpAnswer, Mistake, Unanswered};
 pub(crate) use body::ReaderGone;
 pub(crate) use body::{BodyWriter, Revocation, response_pipe};
 pub use body::{Cut, RequestBody, RequestBodyError, ResponseBody};
-pub use hook::{AlarmAnswer, AlarmEvent, OpenAnswer, SocketClose, SocketMessage, SocketOpen};
+pub use hook::{AlarmEvent, OpenAnswer, SocketClose, SocketMessage, SocketOpen};
 pub use request::HttpEvent;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use wasmkeep_actor::{Event, Failure, Refusal};
 pub enum ActorEvent {
     /// A request from outside or from another actor.
     Http(HttpEvent),
-    /// The alarm is due.
+    /// The alarm may be due.
     Alarm(AlarmEvent),
     /// A client asks for a WebSocket.
     SocketOpen(SocketOpen),
@@ -42,7 +42,7 @@ pub enum Ticket {
     /// Of a request.
     Http(AnswerSender),
     /// Of an alarm.
-    Alarm(AnswerSender<AlarmAnswer>),
+    Alarm(AnswerSender<()>),
     /// Of a socket that would open.
     SocketOpen(AnswerSender<OpenAnswer>),
     /// Of a socket's message or end.
@@ -87,6 +87,16 @@ impl Event for ActorEvent {
             Self::Http(event) => event.answer.is_abandoned(),
             Self::SocketOpen(event) => event.answer.is_abandoned(),
             Self::Alarm(_) | Self::SocketMessage(_) | Self::SocketClose(_) => false,
+        }
+    }
+
+    fn is_alarm(&self) -> bool {
+        matches!(self, Self::Alarm(_))
+    }
+
+    fn done(ticket: Ticket) {
+        if let Ticket::Alarm(answer) = ticket {
+            answer.send(Ok(()));
         }
     }
 

@@ -1,9 +1,9 @@
 //! Host side of what a component may import.
 
 mod actors;
+mod alarms;
 mod context;
 pub(crate) mod storage;
-mod unbuilt;
 mod websockets;
 
 use wasmtime::component::{HasSelf, Linker};

@@ -1,11 +1,11 @@
 use std::{cell::RefCell, rc::Rc};
 
-use wasmkeep_actor::{Failure, Guest as _, TurnEnd};
+use wasmkeep_actor::{AlarmError, Failure, Guest as _, TurnEnd};
 
 use super::kit::{self, GuestText, block_on, exchange, get};
 use crate::{
-    ActorEvent, AlarmEvent, AnswerReceiver, Connection, Instance, Message, Mistake, OpenAnswer, Setting,
-    SocketClose, SocketGone, SocketMessage, SocketOpen, Sockets, Unanswered,
+    ActorEvent, AnswerReceiver, Connection, Instance, Message, OpenAnswer, Setting, SocketClose, SocketGone,
+    SocketMessage, SocketOpen, Sockets, Unanswered,
 };
 
 const ALARM: &str = "include wasmkeep:actor/hook-alarm@0.2.0;";
@@ -28,9 +28,8 @@ fn deliver<T>(
     block_on(async { futures::join!(instance.deliver(event), answer) })
 }
 
-fn alarm(instance: &mut Instance) -> (TurnEnd, Result<Result<(), String>, Unanswered>) {
-    let (event, answer) = AlarmEvent::new(7, 3);
-    deliver(instance, ActorEvent::Alarm(event), answer)
+fn alarm(instance: &mut Instance) -> Result<(), AlarmError> {
+    block_on(instance.alarm(7, 3))
 }
 
 fn open(instance: &mut Instance) -> (TurnEnd, Result<OpenAnswer, Unanswered>) {
@@ -58,8 +57,7 @@ fn seen(instance: &mut Instance) -> u8 {
 #[test]
 fn a_component_without_hooks_takes_every_event() {
     let mut instance = hooked(&[], "");
-    let absent = Err(Unanswered::Mistake(Mistake::NoHook("on-alarm")));
-    assert_eq!(alarm(&mut instance), (TurnEnd::Ready, absent));
+    assert_eq!(alarm(&mut instance), Err(AlarmError::Absent));
     assert!(matches!(open(&mut instance), (TurnEnd::Ready, Ok(Err(501)))));
     assert_eq!(message(&mut instance, Message::Text("x".into())), (TurnEnd::Ready, Ok(())));
     assert_eq!(close(&mut instance), (TurnEnd::Ready, Ok(())));
@@ -74,7 +72,7 @@ fn on_alarm_sees_when_it_was_due_and_which_attempt_it_is() {
              (i32.store8 (i32.const 512) (local.get $attempt))
              (i32.const 64))"#,
     );
-    assert_eq!(alarm(&mut instance), (TurnEnd::Ready, Ok(Ok(()))));
+    assert_eq!(alarm(&mut instance), Ok(()));
     assert_eq!(seen(&mut instance), 3);
 }
 
@@ -90,7 +88,7 @@ fn an_error_of_on_alarm_keeps_the_instance() {
              (i32.const 64))"#,
     );
     for _ in 0..2 {
-        assert_eq!(alarm(&mut instance), (TurnEnd::Ready, Ok(Err("later".into()))));
+        assert_eq!(alarm(&mut instance), Err(AlarmError::Refused("later".into())));
     }
 }
 
@@ -198,8 +196,8 @@ fn a_trap_in_any_hook_is_told_and_poisons() {
         assert!(matches!(end, TurnEnd::Poisoned(Failure::Trap(_))), "{end:?}");
         assert!(matches!(why, Some(Unanswered::Failed(Failure::Trap(_)))), "{why:?}");
     };
-    let (end, answer) = alarm(&mut hooked(&worlds, code));
-    trapped(end, answer.err());
+    let ended = alarm(&mut hooked(&worlds, code));
+    assert!(matches!(ended, Err(AlarmError::Poisoned(Failure::Trap(_)))), "{ended:?}");
     let (end, answer) = open(&mut hooked(&worlds, code));
     trapped(end, answer.err());
     let (end, answer) = message(&mut hooked(&worlds, code), Message::Text("x".into()));

@@ -234,6 +234,7 @@ pub(crate) fn setting() -> Setting {
         sockets: None,
         offload: Rc::new(Inline),
         env: Arc::default(),
+        alarms: None,
         calls: None,
         timers: TIMERS.handle(),
         outbound: None,

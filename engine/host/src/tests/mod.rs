@@ -1,5 +1,6 @@
 //! Whole components through the public interface.
 
+mod alarms;
 mod answers;
 mod calls;
 mod code_cache;

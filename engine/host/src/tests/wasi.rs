@@ -234,10 +234,9 @@ fn an_actor_knows_who_it_is_and_who_called() {
 }
 
 #[test]
-fn parts_that_are_not_built_say_unsupported() {
+fn parts_that_are_not_offered_say_unsupported() {
     let cases = [
         // Interface and function, its type, its call, where the error's case lies and which it is.
-        ("alarms", "set", "(param i64 i32)", "(i64.const 1)", 4, 2),
         ("alarms", "get", "(param i32)", "", 8, 2),
         ("alarms", "clear", "(param i32)", "", 4, 2),
         (
@@ -284,6 +283,17 @@ fn parts_that_are_not_built_say_unsupported() {
         let (_, result) = shown(&wasm);
         assert_eq!((result[0], result[at]), (1, unsupported), "{interface}.{function}");
     }
+}
+
+#[test]
+fn an_alarm_needs_a_hook_to_run() {
+    let wasm = showing(
+        r#"(import "wasmkeep:actor/alarms@0.2.0" "set" (func $set-alarm (param i64 i32)))"#,
+        "(call $set-alarm (i64.const 1) (i32.const 32))",
+    );
+    const REFUSED: u8 = 0;
+    let (_, result) = shown(&wasm);
+    assert_eq!((result[0], result[4]), (1, REFUSED));
 }
 
 #[test]

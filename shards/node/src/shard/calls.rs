@@ -55,7 +55,7 @@ impl Shard {
         };
         let outcome = self.context.sleeper.timeout(patience, exchange).await;
         let outcome = outcome.unwrap_or(Err(CallError::TimedOut));
-        self.metrics.called(&callee.class, label(&outcome));
+        self.metrics.calls.count(&callee.class, label(&outcome));
         outcome
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
-use wasmkeep_actor::{Guest, InitError, TurnEnd};
+use wasmkeep_actor::{AlarmError, Guest, InitError, TurnEnd};
 use wasmkeep_host::{ActorEvent, Instance, instance_memory_bytes};
 
 /// Linear memory of all instances of a shard, in bytes.
@@ -62,6 +62,12 @@ impl Guest for MeteredInstance {
 
     fn doze(&mut self) {
         self.instance.doze();
+    }
+
+    async fn alarm(&mut self, due_ms: u64, attempt: u32) -> Result<(), AlarmError> {
+        let result = self.instance.alarm(due_ms, attempt).await;
+        self.measure();
+        result
     }
 
     async fn deliver(&mut self, event: ActorEvent) -> TurnEnd {

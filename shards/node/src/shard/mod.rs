@@ -17,7 +17,10 @@ use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, sync::Arc, time::Durati
 use bytes::Bytes;
 use futures::future::{Either, select};
 use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts, uri::PathAndQuery};
-use wasmkeep_actor::{Actors, Event, Failure, Guest, Limits, Refusal};
+use wasmkeep_actor::{
+    Actors, Event, Failure, Guest, Limits, Refusal,
+    alarm::{self, Book},
+};
 use wasmkeep_host::{ActorEvent, HttpEvent, RequestBody, ResponseBody, Unanswered};
 use wasmkeep_protocol::{
     ActorClass, ActorId,
@@ -36,6 +39,7 @@ use self::{
     world::ShardWorld,
 };
 use crate::{
+    alarm::{Found, ShardAlarms},
     http as front,
     metrics::ShardMetrics,
     peers::Peers,
@@ -80,9 +84,16 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(crate) fn new(node: Arc<NodeState>, context: ShardContext, endpoint: Endpoint<Message>) -> Rc<Self> {
+    pub(crate) fn new(
+        node: Arc<NodeState>,
+        context: ShardContext,
+        endpoint: Endpoint<Message>,
+        alarms: ShardAlarms,
+    ) -> Rc<Self> {
         let metrics = Rc::new(node.metrics.shard(context.index));
-        let world = Rc::new(ShardWorld::new(Arc::clone(&node), context.clone(), Rc::clone(&metrics)));
+        let ShardAlarms { index, known, found } = alarms;
+        let book = Rc::new(Book::new(index, known));
+        let world = Rc::new(ShardWorld::new(Arc::clone(&node), context.clone(), Rc::clone(&metrics), book));
         let limits = Limits {
             mailbox_events_max: node.limits.mailbox_events_max,
             resident_max: node.limits.resident_max.div_ceil(context.count),
@@ -118,13 +129,17 @@ impl Shard {
         // Set here and nowhere else.
         let _ = shard.world.calls.set(ShardCalls::new(&shard));
         shard.world.sockets.connect(upgrade::post(&shard));
+        let _ = shard.world.shard.set(Rc::downgrade(&shard));
+        glommio::spawn_local(alarm::keep(Rc::clone(&shard.world), Rc::clone(&shard.actors))).detach();
+        if let Some(found) = found {
+            glommio::spawn_local(take_found(Rc::clone(&shard.world), found)).detach();
+        }
         shard
     }
 
     /// Hands an event to an actor of this shard.
     pub(crate) fn dispatch(self: &Rc<Self>, id: &ActorId, event: ActorEvent) {
         self.actors.dispatch(id, event);
-        self.keep_sweeping();
     }
 
     /// Hands an event to its actor, here or on the shard that owns it.
@@ -315,11 +330,12 @@ impl Shard {
         self.metrics.resident.set(resident as i64);
         self.metrics.hibernated.set(asleep as i64);
         self.metrics.mailbox.set(self.actors.waiting() as i64);
+        self.metrics.alarms.set(self.world.book.len() as i64);
         self.metrics.memory.set(self.world.memory.bytes() as i64);
     }
 
     /// Looks for idle actors as long as there are resident ones; a shard without any has no timer.
-    fn keep_sweeping(self: &Rc<Self>) {
+    pub(super) fn keep_sweeping(self: &Rc<Self>) {
         if self.sweeping.replace(true) {
             return;
         }
@@ -341,6 +357,7 @@ impl Shard {
     /// Finishes what waits within `grace`, closes every actor and every socket, and says how many actors did not
     /// end in time.
     pub(crate) async fn stop(&self, grace: Duration) -> usize {
+        self.world.book.stop();
         if let Some(abroad) = &self.abroad {
             abroad.keeping.stop();
         }
@@ -376,6 +393,16 @@ impl Shard {
 
 const RESERVED: &str =
     "nothing here; the node answers at /_wasmkeep/health, /_wasmkeep/ready and /_wasmkeep/metrics";
+
+/// Puts into the book what the look through the databases finds.
+async fn take_found(world: Rc<ShardWorld>, found: flume::Receiver<Found>) {
+    while let Ok(found) = found.recv_async().await {
+        match found {
+            Found::Alarm(id, wake) => world.announce(&id, wake),
+            Found::End(done) => drop(done.send(())),
+        }
+    }
+}
 
 /// Waits for `work` and moves the request's body meanwhile.
 async fn pumping<F: Future>(work: F, pump: &mut Option<Pump>) -> F::Output {

@@ -4,20 +4,26 @@ use std::{
     cell::{OnceCell, RefCell},
     collections::HashMap,
     path::PathBuf,
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
+    rc::{Rc, Weak},
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, SystemTime},
 };
 
-use wasmkeep_actor::{Happening, Refusal, Started, World};
-use wasmkeep_host::{Calls, Identity, InstantiateError, Setting};
+use wasmkeep_actor::{
+    Happening, Refusal, Started, World,
+    alarm::{Book, Target},
+};
+use wasmkeep_host::{ActorEvent, AlarmEvent, Calls, Identity, InstantiateError, Setting};
 use wasmkeep_protocol::{
-    ActorId, close,
+    ActorId, ActorName,
+    alarm::Wake,
+    close,
     limits::{SOCKET_CLOSE_WITHIN, SOCKET_MESSAGE_BYTES_MAX, SOCKET_QUEUE_BYTES_MAX},
 };
-use wasmkeep_storage::{Database, Offload};
+use wasmkeep_storage::{Database, Offload, OpenError};
 
 use super::{
+    Shard,
     guest::{MemoryMeter, MeteredInstance},
     replica::{self, Replica},
 };
@@ -28,6 +34,10 @@ use crate::{
     state::NodeState,
 };
 
+/// A database that is being looked at for an alarm is free again soon.
+const LOOKED_AT_PAUSE: Duration = Duration::from_millis(5);
+const LOOKED_AT_TRIES_MAX: u32 = 40;
+
 /// One shard's side of its actors.
 pub(crate) struct ShardWorld {
     pub(crate) node: Arc<NodeState>,
@@ -37,13 +47,21 @@ pub(crate) struct ShardWorld {
     pub(crate) memory: Rc<MemoryMeter>,
     /// Set once the shard it belongs to is there.
     pub(crate) calls: OnceCell<Rc<dyn Calls>>,
+    /// As above.
+    pub(crate) shard: OnceCell<Weak<Shard>>,
     pub(crate) sockets: Sockets,
+    pub(crate) book: Rc<Book>,
     /// Of the actors that are open, on a node with a bucket.
     replicas: RefCell<HashMap<ActorId, Rc<Replica>>>,
 }
 
 impl ShardWorld {
-    pub(crate) fn new(node: Arc<NodeState>, context: ShardContext, metrics: Rc<ShardMetrics>) -> Self {
+    pub(crate) fn new(
+        node: Arc<NodeState>,
+        context: ShardContext,
+        metrics: Rc<ShardMetrics>,
+        book: Rc<Book>,
+    ) -> Self {
         let offload = Rc::new(node.offload.clone());
         let rules = Rules {
             message_bytes_max: SOCKET_MESSAGE_BYTES_MAX,
@@ -52,15 +70,40 @@ impl ShardWorld {
             close_within: SOCKET_CLOSE_WITHIN,
         };
         let sockets = Sockets::new(rules, context.sleeper.clone(), node.metrics.sockets(context.index));
-        Self {
-            node,
-            context,
-            offload,
-            metrics,
-            memory: Rc::default(),
-            calls: OnceCell::new(),
-            sockets,
-            replicas: RefCell::default(),
+        let (memory, calls, shard) = (Rc::default(), OnceCell::new(), OnceCell::new());
+        let replicas = RefCell::default();
+        Self { node, context, offload, metrics, memory, calls, shard, sockets, book, replicas }
+    }
+
+    /// Puts an alarm found in a database into the book.
+    pub(super) fn announce(&self, id: &ActorId, wake: Wake) {
+        if let Err(error) = self.book.announce(id, wake) {
+            tracing::error!(class = %id.class, name = %id.name, "an alarm could not be noted: {error}");
+        }
+    }
+
+    fn announce_alarm_of(&self, id: &ActorId, database: &Database) {
+        if let Some(wake) = database.alarm().ok().and_then(|alarm| alarm.wake()) {
+            self.announce(id, wake);
+        }
+    }
+
+    /// As the databases are opened while somebody looks at each for an alarm, which takes a millisecond.
+    async fn open_beside_a_look(&self, id: &ActorId) -> Result<Database, OpenError> {
+        let path = self.database_path(id);
+        let mut tries = 0;
+        loop {
+            match Database::open_on(&*self.offload, &path, &self.node.storage).await {
+                Err(OpenError::Locked { .. }) if tries < LOOKED_AT_TRIES_MAX => {
+                    tries += 1;
+                    self.context.sleeper.sleep(LOOKED_AT_PAUSE).await;
+                }
+                opened => {
+                    let database = opened?;
+                    self.announce_alarm_of(id, &database);
+                    return Ok(database);
+                }
+            }
         }
     }
 
@@ -92,6 +135,7 @@ impl ShardWorld {
             sockets,
             offload: Rc::clone(&self.offload) as Rc<dyn Offload>,
             env: Arc::clone(env),
+            alarms: Some(Rc::clone(&self.book)),
             calls: self.calls.get().cloned(),
             timers: self.node.timers.handle(),
             outbound: Some(self.node.egress.for_instance()),
@@ -115,6 +159,12 @@ impl ShardWorld {
     }
 }
 
+/// Tells a database whose actor it is, where its file does not.
+fn named(id: &ActorId, database: Database) -> Database {
+    let tells = ActorName::from_file_stem(&id.name.file_stem()).is_some();
+    if tells { database } else { database.named(id.name.to_string()) }
+}
+
 impl World for ShardWorld {
     type Guest = MeteredInstance;
 
@@ -129,6 +179,9 @@ impl World for ShardWorld {
     fn spawn(&self, id: &ActorId, task: impl Future<Output = ()> + 'static) {
         let label = Label::new(&format!("actor {id}"));
         glommio::spawn_local(self.context.pulse.hold(label, task)).detach();
+        if let Some(shard) = self.shard.get().and_then(Weak::upgrade) {
+            shard.keep_sweeping();
+        }
     }
 
     fn offload(&self) -> &dyn Offload {
@@ -152,13 +205,20 @@ impl World for ShardWorld {
             }
             let (database, replica) = opened?;
             self.replicas.borrow_mut().insert(id.clone(), replica);
-            return Ok(database);
+            // Another node may have set it.
+            self.announce_alarm_of(id, &database);
+            return Ok(named(id, database));
         }
-        let opened = Database::begin_open(&*self.offload, &self.database_path(id), &self.node.storage);
-        opened.map_err(|error| {
+        let opened = if self.node.looking_for_alarms.load(Ordering::Acquire) {
+            self.open_beside_a_look(id).await
+        } else {
+            Database::begin_open(&*self.offload, &self.database_path(id), &self.node.storage)
+        };
+        let opened = opened.map_err(|error| {
             tracing::error!(class = %id.class, name = %id.name, "{error}");
             Refusal::from(&error)
-        })
+        });
+        Ok(named(id, opened?))
     }
 
     async fn start(
@@ -239,6 +299,28 @@ impl World for ShardWorld {
         tracing::error!(class = %id.class, name = %id.name, "a deleted actor's files could not be removed: {trouble}");
     }
 
+    fn unix_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn alarms(&self) -> &Book {
+        &self.book
+    }
+
+    fn alarm_target(&self, id: &ActorId) -> Target {
+        match self.node.classes.get(&id.class) {
+            Some(class) if class.code.load().version.hooks().alarm => {}
+            _ => return Target::Mute,
+        }
+        if self.database_path(id).exists() { Target::Ready } else { Target::Gone }
+    }
+
+    fn alarm_event(&self) -> (ActorEvent, impl Future<Output = bool> + 'static) {
+        let (event, answer) = AlarmEvent::new();
+        (ActorEvent::Alarm(event), async move { answer.await.is_ok() })
+    }
+
     fn observe(&self, id: &ActorId, happening: Happening<'_>) {
         match &happening {
             Happening::Failed(failure) => {
@@ -255,6 +337,7 @@ impl World for ShardWorld {
             | Happening::Slept
             | Happening::Dozed
             | Happening::Roused
+            | Happening::Alarm { .. }
             | Happening::Turn { .. } => {}
         }
         self.metrics.observe(&id.class, &happening);
