@@ -27,6 +27,7 @@
 // The macros that the bindings generate name this crate by its name.
 extern crate self as wasmkeep_sdk;
 
+pub mod alarm;
 pub mod bindings;
 mod call;
 mod error;

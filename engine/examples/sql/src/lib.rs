@@ -12,6 +12,7 @@
 //!
 //! Numbers in the query (`?ms=20`) are decimal.
 
+mod alarm;
 mod bodies;
 mod init;
 mod limits;
@@ -26,7 +27,7 @@ use std::str::FromStr;
 
 use wasmkeep_sdk::{Error, Handle, Request, Response, Result};
 
-/// The actor. Its exports are in [`raw`] and [`init`], since some requests must not go through the SDK.
+/// The actor. Its exports are in [`raw`], [`init`] and [`alarm`], since some requests must not go through the SDK.
 struct Sql;
 
 impl Handle for Sql {

@@ -4,7 +4,7 @@
 //! `cursor`, which reads `max` rows at a time.
 //!
 //! `POST /steps?then=END` runs a JSON array of `{"as", "sql", "params"}` in one event, goes on after errors and
-//! answers one outcome a step. `then` is how the event ends: with the answer, or by `trap`, `spin`, `sleep`.
+//! answers one outcome a step; with `as` `alarm`, `sql` is the milliseconds after which the alarm is due. `then` is how the event ends: with the answer, or by `trap`, `spin`, `sleep`.
 //!
 //! An outcome is `{"ok": …}` or `{"error": {"kind", …}}`; the status of `/sql` is 200 or 400.
 
@@ -13,7 +13,7 @@ use std::{thread, time::Duration};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use wasmkeep_sdk::{
-    Error, Request, Response, Result,
+    Error, Request, Response, Result, alarm,
     bindings::platform::wasmkeep::actor::storage::{self as host, ResultSet, Value},
 };
 
@@ -87,12 +87,23 @@ fn outcome(step: &Step) -> Result<Json> {
         "query" => host::query(&step.sql, &params).map(|set| rows(&set)),
         "script" => host::exec_script(&step.sql).map(|()| Json::Null),
         "cursor" => read_cursor(step, &params),
-        other => return Err(Error::new(400, format!("as={other}: exec, durable, query, script or cursor"))),
+        "alarm" => set_alarm(&step.sql),
+        other => {
+            return Err(Error::new(400, format!("as={other}: exec, durable, query, script, cursor or alarm")));
+        }
     };
     Ok(match outcome {
         Ok(value) => json!({ "ok": value }),
         Err(error) => json!({ "error": describe(error) }),
     })
+}
+
+/// Sets the alarm, among the statements around it.
+fn set_alarm(wait_ms: &str) -> Result<Json, host::Error> {
+    let wait_ms =
+        wait_ms.parse().map_err(|_| host::Error::Refused("an alarm takes milliseconds".to_owned()))?;
+    let set = alarm::set_in(Duration::from_millis(wait_ms));
+    set.map(|()| Json::Null).map_err(|error| host::Error::Refused(error.to_string()))
 }
 
 fn changes(changes: host::Changes) -> Json {

@@ -4,7 +4,7 @@ use std::{
     cell::RefCell,
     collections::BTreeMap,
     env, fs,
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use serde_json::{Value as Json, json};
@@ -128,6 +128,10 @@ fn log(request: &Request) -> Result<Json> {
 }
 
 fn alarm(request: &Request) -> Result<Json> {
+    if let Some(wait) = request.query_value("in") {
+        let wait = wait.parse().map_err(|_| Error::new(400, "in= takes milliseconds"))?;
+        return Ok(outcome(wasmkeep_sdk::alarm::set_in(Duration::from_millis(wait))));
+    }
     Ok(match request.query_value("set").as_deref() {
         None => outcome(alarms::get()),
         Some("") => outcome(alarms::clear()),
