@@ -321,3 +321,37 @@ fn actors_call_actors_of_other_nodes_and_nobody_can_pretend_to() {
         .unwrap();
     assert_eq!(agent.run(forged).unwrap().status().as_u16(), 403);
 }
+
+// R-OPS-1, R-OPS-2, R-REPL-1
+#[test]
+fn the_operators_commands_read_what_a_node_wrote_and_stop_it() {
+    let bucket = Bucket::new();
+    let url = format!("--bucket=file://{}", bucket.0.path().display());
+    let say = |arguments: &[&str]| {
+        let (status, stdout, stderr) = support::run(support::wasmkeep().args(arguments).arg(&url));
+        assert_eq!(status, Some(0), "{arguments:?}: {stdout}{stderr}");
+        stdout
+    };
+    let node = bucket.node("a");
+    for _ in 0..3 {
+        node.post("/actor/counter/alice", "").expect(200);
+    }
+    let actor = "default/counter/alice";
+    assert!(say(&["cluster", "status"]).contains("1 of 1 node live"));
+    let report: serde_json::Value =
+        serde_json::from_str(&say(&["actor", "inspect", actor, "--json"])).unwrap();
+    assert!(
+        report["owner"]["held"]["node"] == "a" && report["latest"]["txid"].as_u64() > Some(2),
+        "{report}"
+    );
+    assert!(say(&["actor", "verify", actor]).contains("every file is sound"));
+    let copy = tempfile::tempdir().unwrap();
+    let file = copy.path().join("alice.db");
+    say(&["actor", "export", actor, "--output", file.to_str().unwrap()]);
+    let database = rusqlite::Connection::open(file).unwrap();
+    let check: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    assert!(say(&["cluster", "fence", "a"]).contains("its process stops at its next heartbeat"));
+    let (status, log) = node.wait();
+    assert_eq!(status.code(), Some(15), "{log}");
+}
