@@ -178,6 +178,8 @@ fn parse_head(buffer: &[u8]) -> io::Result<Option<(Head, usize)>> {
         }
     }
     let status = response.code.ok_or_else(|| wrong("a head without a status"))?;
+    // These two have no body and say nothing of its length (RFC 9112 section 6.3).
+    let length = if matches!(status, 204 | 304) { Some(Length::Bytes(0)) } else { length };
     let length = length.ok_or_else(|| wrong("neither a length nor chunks"))?;
     Ok(Some((Head { status, length, retry_after, node }, bytes)))
 }

@@ -1,0 +1,146 @@
+//! From a configuration to what the shards share: the components compiled, the cluster joined.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize},
+    },
+    time::Instant,
+};
+
+use arc_swap::ArcSwap;
+use wasmkeep_host::{Identity, LoadError, Runtime, Timers};
+use wasmkeep_protocol::placement::shard_of;
+use wasmkeep_storage::Pacer;
+
+use super::{NodeError, files::Fitted, seat::Control};
+use crate::{
+    cluster::{Cluster, ClusterConfig, Me, Word},
+    config::{ComponentConfig, Config},
+    egress::Egress,
+    metrics::{ClusterMetrics, Metrics},
+    runtime::OffloadPool,
+    state::{Class, Code, NodeState, Stateless},
+};
+
+/// Loads the components and joins the cluster: what the shards of the node share.
+pub(super) fn load(
+    config: &Config,
+    fitted: &Fitted,
+    runtime: &Runtime,
+    offload: OffloadPool,
+    listening: SocketAddr,
+    controls: &[flume::Sender<Control>],
+) -> Result<NodeState, NodeError> {
+    let data_dir = std::path::absolute(&config.data_dir)
+        .map_err(|source| NodeError::DataDir { path: config.data_dir.clone(), source })?;
+    let mut classes = HashMap::new();
+    for class in &config.classes {
+        let version = load_one(&class.component, |wasm| runtime.load_actor(wasm))?;
+        tracing::info!(class = %class.class, version = version.id(), component = %class.component.path.display(), "serving");
+        let env = Arc::clone(&class.component.env);
+        classes.insert(
+            class.class.clone(),
+            Class { code: ArcSwap::from_pointee(Code { version, env }), access: class.access.clone() },
+        );
+    }
+    let stateless = match &config.stateless {
+        None => None,
+        Some(component) => {
+            let version = load_one(component, |wasm| runtime.load_stateless(wasm))?;
+            let identity = Arc::new(Identity {
+                tenant: config.tenant.to_string(),
+                class: String::new(),
+                name: "stateless".to_owned(),
+                node: config.node_id.to_string(),
+                generation: 0,
+                version: version.id().to_owned(),
+            });
+            Some(Stateless { version, identity, env: Arc::clone(&component.env) })
+        }
+    };
+    let metrics = Metrics::new(offload.clone());
+    // Last: nothing of the cluster is touched by a node that could not serve.
+    let me = Me {
+        node: config.node_id.clone(),
+        tenant: config.tenant.clone(),
+        listening,
+        storage_bytes_max: config.limits.storage_bytes_max,
+    };
+    let cluster = match config.cluster.clone() {
+        Some(joined) => Some(join(me, joined, metrics.cluster.clone(), controls)?),
+        None => None,
+    };
+    let mut limits = config.limits;
+    limits.resident_max = fitted.resident_max;
+    Ok(NodeState {
+        node_id: config.node_id.clone(),
+        tenant: config.tenant.clone(),
+        classes,
+        stateless,
+        storage: wasmkeep_storage::Config {
+            quota_bytes: config.limits.storage_bytes_max,
+            pacer: Pacer::default(),
+            root: data_dir.clone(),
+        },
+        databases_dir: data_dir.join("actors").join(config.tenant.as_str()),
+        limits,
+        shards: config.placement.shards,
+        connections_max: fitted.connections_max,
+        egress: Egress::new(&config.allow_outbound, fitted.outbound_max, metrics.outbound.clone())?,
+        metrics,
+        offload,
+        cluster,
+        timers: Timers::start().map_err(NodeError::Thread)?,
+        shards_ready: AtomicUsize::new(0),
+        stopping: AtomicBool::new(false),
+        looking_for_alarms: AtomicBool::new(false),
+        began: Instant::now(),
+    })
+}
+
+/// Joins the cluster; what its bucket core says reaches the shards by their controls.
+fn join(
+    me: Me,
+    joined: ClusterConfig,
+    metrics: ClusterMetrics,
+    controls: &[flume::Sender<Control>],
+) -> Result<Cluster, NodeError> {
+    let controls = controls.to_vec();
+    let tell = move |word: Word| {
+        let each = |control: fn() -> Control| {
+            for shard in &controls {
+                // A shard that is gone has no actors.
+                let _ = shard.send(control());
+            }
+        };
+        match word {
+            Word::Valid => {}
+            Word::Collected { deleted, failed } => {
+                metrics.collected.inc_by(deleted);
+                metrics.collect_failures.inc_by(u64::from(failed));
+            }
+            Word::Lapsed => {
+                each(|| Control::Lost(None, "this node cannot reach the cluster's bucket".into()))
+            }
+            Word::EndEvents => each(|| Control::EndEvents),
+            Word::GivenUp(actor, why) => {
+                tracing::error!(class = %actor.class, name = %actor.name, "giving the actor up: {why}");
+                let shard = shard_of(actor.hash(), controls.len());
+                let lost =
+                    Control::Lost(Some(actor), "the actor's last writes did not reach the bucket".into());
+                let _ = controls[shard].send(lost);
+            }
+        }
+    };
+    Ok(Cluster::join(me, joined, tell)?)
+}
+
+pub(super) fn load_one(
+    component: &ComponentConfig,
+    load: impl FnOnce(&[u8]) -> Result<wasmkeep_host::Version, LoadError>,
+) -> Result<wasmkeep_host::Version, NodeError> {
+    load(&component.wasm).map_err(|source| NodeError::Component { path: component.path.clone(), source })
+}

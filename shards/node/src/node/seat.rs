@@ -1,0 +1,190 @@
+//! What each shard of a node is given when it starts, and its life from there to its end.
+
+use std::{
+    net::TcpListener,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use wasmkeep_protocol::{ActorClass, ActorId};
+
+use super::NodeError;
+use crate::{
+    alarm::{self, Found, ShardAlarms},
+    config::Config,
+    http::{self, Admission, Front, Handover, Inbound, Stats},
+    runtime::{Endpoint, ShardContext, mesh},
+    shard::{Message, Shard},
+    state::NodeState,
+};
+
+/// Alarms found in databases that wait for their shard to take them.
+const FOUND_MAX: usize = 64;
+
+/// What a shard is told from outside its mesh.
+pub(super) enum Control {
+    /// A class has a new version; to be dropped once the shard's actors know.
+    Renew(ActorClass, flume::Sender<()>),
+    Stop(Duration),
+    /// The node lost this actor, or all of them.
+    Lost(Option<ActorId>, String),
+    /// A stop's time for events in flight is over.
+    EndEvents,
+}
+
+/// The alarms of a node that starts.
+pub(super) struct Alarms {
+    pub(super) shards: Vec<ShardAlarms>,
+    /// What must be told to the shards before the index is complete.
+    pub(super) look: Option<(Vec<flume::Sender<Found>>, alarm::Mark)>,
+}
+
+impl Alarms {
+    pub(super) fn open(config: &Config, state: &NodeState) -> Result<Self, NodeError> {
+        let folder = config.data_dir.join("alarms").join(config.tenant.as_str());
+        let refused = |source| NodeError::DataDir { path: folder.clone(), source };
+        let opened = alarm::open(&folder, state.shards).map_err(refused)?;
+        state.looking_for_alarms.store(!opened.is_complete, Ordering::Release);
+        let mut senders = Vec::new();
+        let shards = opened.shards.into_iter().map(|(index, known)| {
+            let found = (!opened.is_complete).then(|| {
+                let (sender, found) = flume::bounded(FOUND_MAX);
+                senders.push(sender);
+                found
+            });
+            ShardAlarms { index, known, found }
+        });
+        let shards = shards.collect();
+        Ok(Self { shards, look: (!opened.is_complete).then_some((senders, opened.mark)) })
+    }
+}
+
+/// What travels to a shard's thread.
+struct Seat {
+    alarms: ShardAlarms,
+    endpoint: Endpoint<Message>,
+    listener: TcpListener,
+    control: flume::Receiver<Control>,
+    state: Arc<NodeState>,
+    admission: Admission,
+    report: flume::Sender<(usize, Arc<Stats>)>,
+}
+
+/// A seat is taken once, by the shard of its place.
+#[derive(Clone)]
+pub(super) struct Place(Arc<std::sync::Mutex<Option<Seat>>>);
+
+/// One for each shard.
+pub(super) fn seats(
+    listeners: Vec<TcpListener>,
+    controlled: Vec<flume::Receiver<Control>>,
+    alarms: Vec<ShardAlarms>,
+    state: &Arc<NodeState>,
+    admission: &Admission,
+    report: &flume::Sender<(usize, Arc<Stats>)>,
+) -> Vec<Place> {
+    let endpoints = mesh(state.shards, mesh::INBOX_MESSAGES);
+    endpoints
+        .into_iter()
+        .zip(listeners)
+        .zip(controlled)
+        .zip(alarms)
+        .map(|(((endpoint, listener), control), alarms)| {
+            let seat = Seat {
+                alarms,
+                endpoint,
+                listener,
+                control,
+                state: Arc::clone(state),
+                admission: admission.clone(),
+                report: report.clone(),
+            };
+            Place(Arc::new(std::sync::Mutex::new(Some(seat))))
+        })
+        .collect()
+}
+
+impl Place {
+    /// The life of the shard that sits here; says how many actors had to be cut.
+    pub(super) async fn run(self, context: ShardContext) -> usize {
+        let seat = self.0.lock().ok().and_then(|mut seat| seat.take());
+        match seat {
+            Some(seat) => seat.run(context).await,
+            None => 0,
+        }
+    }
+}
+
+impl Seat {
+    /// A shard's whole life; says how many actors had to be cut.
+    async fn run(self, context: ShardContext) -> usize {
+        let Self { alarms, endpoint, listener, control, state, admission, report } = self;
+        let sleeper = context.sleeper.clone();
+        let shard = Shard::new(Arc::clone(&state), context.clone(), endpoint, alarms);
+        let mut config = http::Config::new(context.index);
+        config.limits.body_bytes_max = state.limits.body_bytes_max;
+        let (router, answering) = (Rc::clone(&shard), Rc::clone(&shard));
+        let front = Front::new(
+            config,
+            sleeper.clone(),
+            admission,
+            move |path| router.owner(path),
+            move |request| Rc::clone(&answering).answer(request),
+        );
+        let sending = Rc::clone(&shard);
+        let send = move |handover: Handover| sending.hand_over(handover);
+        glommio::spawn_local(Rc::clone(&front).accept(listener, send.clone())).detach();
+        let (receiving, receiver) = (Rc::clone(&shard), Rc::clone(&front));
+        glommio::spawn_local(async move {
+            while let Some(message) = receiving.endpoint.receive().await {
+                match message {
+                    Message::Event(boxed) => {
+                        let (id, event) = *boxed;
+                        receiving.dispatch(&id, event);
+                    }
+                    Message::Connection(handover) => {
+                        Rc::clone(&receiver).spawn(Inbound::from(handover), send.clone());
+                    }
+                    Message::Gauges(done) => {
+                        receiving.update_gauges();
+                        drop(done);
+                    }
+                }
+            }
+        })
+        .detach();
+        state.shards_ready.fetch_add(1, Ordering::Relaxed);
+        // Whoever starts the node waits for every shard's report before it says that it serves.
+        let _ = report.send((context.index, Arc::clone(front.stats())));
+        drop(report);
+        let grace = loop {
+            match control.recv_async().await {
+                Ok(Control::Renew(class, known)) => {
+                    shard.renew(&class);
+                    drop(known);
+                }
+                Ok(Control::Stop(grace)) => break grace,
+                Ok(Control::Lost(actor, why)) => shard.lose(actor.as_ref(), why),
+                Ok(Control::EndEvents) => {}
+                // The node was dropped without being stopped.
+                Err(_) => break Duration::ZERO,
+            }
+        };
+        let losing = Rc::clone(&shard);
+        glommio::spawn_local(async move {
+            while let Ok(told) = control.recv_async().await {
+                match told {
+                    Control::Lost(actor, why) => losing.lose(actor.as_ref(), why),
+                    Control::EndEvents => losing.lose(None, "this node is stopping".into()),
+                    Control::Renew(..) | Control::Stop(_) => {}
+                }
+            }
+        })
+        .detach();
+        front.connections().stop();
+        let cut = shard.stop(grace).await;
+        let _ = sleeper.timeout(Duration::from_secs(1), front.connections().drained()).await;
+        cut
+    }
+}
