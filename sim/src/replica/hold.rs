@@ -209,7 +209,8 @@ impl Hold {
     ) -> Result<(), Stop> {
         let world = &self.world;
         let (actor, generation) = (self.actor, self.generation);
-        if world.chance(world.parameters.reshapes) {
+        let (before, after) = (self.reshapes(), self.reshapes());
+        if before {
             local::reshape(database, world.below(1_000)).await;
         }
         let unit = world.unit();
@@ -217,6 +218,9 @@ impl Hold {
             Ok(()) => written.push(unit),
             // Full: what could not be written is promised to nobody.
             Err(_) => drop(database.end_event()),
+        }
+        if after {
+            local::reshape(database, world.below(1_000)).await;
         }
         let is_durable = self.is_last || world.chance(world.parameters.durable);
         if world.flawed(ReplicaFlaw::AcksEarly) && is_durable {
@@ -230,6 +234,10 @@ impl Hold {
             uploads.landed(uploads.taken().txid, Need::Replicated).await?;
         }
         Ok(())
+    }
+
+    fn reshapes(&self) -> bool {
+        self.world.chance(self.world.parameters.reshapes)
     }
 
     /// Hands over what was committed.

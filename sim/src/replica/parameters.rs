@@ -83,7 +83,7 @@ impl ReplicaParameters {
             stalls: *dice.pick(&[0, 0, 300, 700]),
             errors: fault(dice, 200),
             lost_replies: fault(dice, 150),
-            late_writes: fault(dice, 150),
+            late_writes: fault(dice, 300),
             hangs: fault(dice, 60),
             bad_bodies: fault(dice, 200),
             work_drops: fault(dice, 20),
