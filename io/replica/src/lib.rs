@@ -11,6 +11,7 @@
 
 mod budget;
 mod building;
+mod commit;
 mod history;
 mod read;
 mod reaper;
@@ -21,10 +22,11 @@ mod uploader;
 
 pub use budget::ReadBudget;
 pub use building::LocalError;
+pub use commit::{Commit, Content};
 pub use history::{History, HistoryError, look};
 pub use read::ReadFailure;
 pub use reaper::{CollectError, collect};
 pub use restore::{RestoreError, Restored, Restorer};
 pub use send::UploadError;
 pub use surroundings::{Hold, Surroundings};
-pub use uploader::{Commit, Content, GivenUp, Need, Uploader, Ways};
+pub use uploader::{GivenUp, Need, Uploader, Ways};

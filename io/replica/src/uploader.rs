@@ -15,7 +15,6 @@ use std::{
 use bytes::Bytes;
 use futures::channel::oneshot;
 use wasmkeep_bucket::{Bucket, Key};
-use wasmkeep_ltx::{Chain, Changes, EncodeError, Header, PageSize, WalSource, encode_deletion};
 use wasmkeep_protocol::{
     history::{HistoryFile, Point},
     object_keys,
@@ -23,12 +22,10 @@ use wasmkeep_protocol::{
 };
 
 use crate::{
+    commit::{Commit, Content, Ready, make},
     send::{UploadError, upload},
     surroundings::{Hold, Surroundings},
 };
-
-/// Page data up to which a file is made on the spot: about a millisecond. More goes to another thread.
-const ENCODED_HERE_BYTES_MAX: u64 = 512 << 10;
 
 /// Two ways to one bucket, of which one goes first (R-BKT-2).
 #[derive(Debug, Clone)]
@@ -48,34 +45,14 @@ pub enum Need {
     Replicated,
 }
 
-/// One step of the actor's database.
-#[derive(Debug)]
-pub struct Commit {
-    /// The state it leads to: the transaction after the last one, or a later one.
-    pub to: Point,
-    /// How.
-    pub content: Content,
-}
-
-/// What a commit carries.
-#[derive(Debug)]
-pub enum Content {
-    /// The pages that changed.
-    Changes(Changes),
-    /// The whole database as a snapshot file: the first of an actor, and the first after a deletion (case R1).
-    Whole(Bytes),
-    /// The database was deleted (R-DEL-1).
-    Deleted,
-}
-
 /// Why an actor's uploads have ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GivenUp {
     /// An upload failed for good.
     #[error(transparent)]
     Upload(#[from] UploadError),
-    /// It landed after the node had lost the actor: it may be in nobody's history.
-    #[error("the node lost the actor while its write was on the way to the bucket")]
+    /// The node lost the actor before the write landed: it may be in nobody's history.
+    #[error("the node lost the actor before its write was known to be in the bucket")]
     NotHeld,
     /// The owner ended it.
     #[error("uploads of this actor have ended")]
@@ -88,13 +65,6 @@ pub enum GivenUp {
         /// The transaction refused.
         to: u64,
     },
-}
-
-/// A file on its way: made once, so that each attempt sends the same bytes under the same name.
-#[derive(Debug, Clone)]
-struct Ready {
-    file: HistoryFile,
-    body: Bytes,
 }
 
 #[derive(Debug)]
@@ -220,7 +190,7 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
         Ok(())
     }
 
-    /// Waits until everything up to transaction `txid` is in the bucket.
+    /// Waits until everything up to transaction `txid`, which was pushed, is in the bucket.
     ///
     /// # Errors
     /// [`GivenUp`]: it may or may not be there.
@@ -233,6 +203,7 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
             if let Some(ended) = &state.ended {
                 return Err(ended.clone());
             }
+            debug_assert!(txid <= state.taken.txid, "nobody would answer");
             let (answer, answered) = oneshot::channel();
             let place = state.waiters.partition_point(|waiter| waiter.txid <= txid);
             state.waiters.insert(place, Waiter { txid, need, answer });
@@ -274,10 +245,15 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
     }
 
     async fn carry(&self, commit: Commit) -> Result<Point, GivenUp> {
+        if !self.hold.is_held() {
+            return Err(GivenUp::NotHeld);
+        }
         let (to, is_whole) = (commit.to, !matches!(commit.content, Content::Changes(_)));
-        let ready = self.make(commit).await?;
+        let from = self.state.borrow().landed;
+        let ready = make(&self.surroundings, self.generation, from, commit).await?;
         let is_urgent = self.state.borrow().waiters.iter().any(|waiter| waiter.need == Need::Durable);
         self.send(&ready, Upload::Write, is_urgent).await?;
+        // Again: what landed after the lease ran out may be in nobody's history.
         if !self.hold.is_held() {
             return Err(GivenUp::NotHeld);
         }
@@ -298,34 +274,6 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
         upload(way, &self.surroundings, &key, &ready.body, kind).await?;
         self.uploads.set(self.uploads.get() + 1);
         Ok(())
-    }
-
-    /// The file of a commit.
-    async fn make(&self, commit: Commit) -> Result<Ready, UploadError> {
-        let Commit { to, content } = commit;
-        let timestamp_ms = i64::try_from(self.surroundings.unix_ms()).unwrap_or(i64::MAX);
-        let impossible = |error: String| UploadError::Impossible(error);
-        match content {
-            Content::Whole(body) => Ok(Ready { file: HistoryFile::snapshot(self.generation, to), body }),
-            Content::Deleted => {
-                let file = HistoryFile::deletion(self.generation, to.txid);
-                let body = deletion(to.txid, timestamp_ms).map_err(|error| impossible(error.to_string()))?;
-                Ok(Ready { file, body })
-            }
-            Content::Changes(changes) => {
-                let from = self.state.borrow().landed;
-                let is_small = changes.bytes() <= ENCODED_HERE_BYTES_MAX;
-                let encode = move || changes.encode(from.txid + 1, to.txid, timestamp_ms);
-                let encoded = if is_small {
-                    encode()
-                } else {
-                    let given_up = || impossible("making the file was given up".to_owned());
-                    self.surroundings.work(encode).await.ok_or_else(given_up)?
-                };
-                let body = encoded.map_err(|error| impossible(error.to_string()))?.bytes;
-                Ok(Ready { file: HistoryFile::changes(self.generation, from, to), body: body.into() })
-            }
-        }
     }
 
     /// Whether to make a periodic snapshot now, at the end of an event.
@@ -386,19 +334,4 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
         }
         ended
     }
-}
-
-/// The file that says a database was deleted: a snapshot of nothing.
-fn deletion(txid: u64, timestamp_ms: i64) -> Result<Bytes, EncodeError> {
-    let header = Header {
-        page_size: PageSize::DEFAULT,
-        commit: 0,
-        min_txid: 1,
-        max_txid: txid,
-        timestamp_ms,
-        chain: Chain::Snapshot,
-        wal: WalSource::default(),
-        node_id: 0,
-    };
-    Ok(encode_deletion(header)?.bytes.into())
 }

@@ -8,6 +8,7 @@ mod durable;
 mod events;
 mod files;
 mod full_disk;
+mod histories;
 mod init;
 mod policy;
 mod preempt;
