@@ -205,10 +205,6 @@ impl Database {
             // All of it was read before the file was closed.
             return Ok(());
         }
-        if self.is_dozing() {
-            // Read before it was closed.
-            return Ok(());
-        }
         let known = match &*self.capture.borrow() {
             Some(capture) => capture.place,
             None => return Ok(()),

@@ -24,6 +24,7 @@ enum Act {
     FullText(u8),
     Blob { bytes: u32 },
     Checkpoint,
+    Doze,
     Follow,
     Reopen,
 }
@@ -43,6 +44,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0u8..9).prop_map(Act::FullText),
         1 => (0u32..400_000).prop_map(|bytes| Act::Blob { bytes }),
         1 => Just(Act::Checkpoint),
+        2 => Just(Act::Doze),
         4 => Just(Act::Follow),
         1 => Just(Act::Reopen),
     ]
@@ -74,7 +76,7 @@ fn sql(act: &Act) -> String {
             "CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(w); INSERT INTO words VALUES('word{word} and more')"
         ),
         Act::Blob { bytes } => format!("INSERT INTO t(x) VALUES(randomblob({bytes}))"),
-        Act::Checkpoint | Act::Follow | Act::Reopen => String::new(),
+        Act::Checkpoint | Act::Doze | Act::Follow | Act::Reopen => String::new(),
     }
 }
 
@@ -94,6 +96,10 @@ proptest! {
                     copy.assert_equals(&rig);
                 }
                 Act::Checkpoint => wait(rig.db.checkpoint(&Inline)).unwrap(),
+                Act::Doze => {
+                    wait(rig.db.doze(&Inline));
+                    wait(rig.db.wake(&Inline)).unwrap();
+                }
                 Act::Reopen => {
                     copy.follow(&rig);
                     rig = rig.reopen();
