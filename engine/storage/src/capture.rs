@@ -221,11 +221,12 @@ impl Database {
     }
 
     /// The whole database as a snapshot file of transaction `txid`, made off the shard. It holds exactly what
-    /// the changes given out so far lead to, so they must have been taken.
+    /// the changes given out so far lead to, so they must have been taken; a transaction or a cursor that is open
+    /// does not matter, since the files are read and not the connection.
     ///
     /// # Errors
-    /// [`Error::Refused`] when changes wait to be taken, while a transaction or a cursor is open, and without
-    /// [`Database::begin_capture`]; else what SQLite says.
+    /// [`Error::Refused`] when changes wait to be taken, and without [`Database::begin_capture`]; else what SQLite
+    /// says.
     pub async fn snapshot(
         &self,
         offload: &dyn Offload,
@@ -240,7 +241,7 @@ impl Database {
                 return Err(Error::refused("no snapshot of a database whose changes are not kept track of"));
             }
         };
-        self.elsewhere(offload, "making a snapshot", move |connection, _| {
+        self.beside(offload, "making a snapshot", move |connection, _| {
             let view = View::new(connection, place.map_or(0, |place| place.frames()));
             let view = view.map_err(unreadable)?;
             let header = Header {

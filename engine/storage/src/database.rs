@@ -457,6 +457,19 @@ impl Database {
         if self.is_in_use()? {
             return Err(Error::refused(format!("{what} has to wait: a transaction or a cursor is open")));
         }
+        self.beside(offload, what, work).await
+    }
+
+    /// As [`Database::elsewhere`], for work that reads the files and not the connection: nothing that is open stands
+    /// against it.
+    pub(crate) async fn beside<T: Send + 'static>(
+        &self,
+        offload: &dyn Offload,
+        what: &str,
+        work: impl FnOnce(&Connection, &Durability) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.home().await;
+        self.here()?;
         let outcome = self.lend(offload, work);
         self.home().await;
         taken(&outcome)

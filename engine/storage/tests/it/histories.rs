@@ -81,7 +81,7 @@ fn sql(act: &Act) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn a_copy_made_from_the_changes_equals_the_database(acts in prop::collection::vec(act(), 1..40)) {

@@ -293,6 +293,11 @@ impl Station {
 
     /// Ends the uploads of an actor that was closed, and gives it up.
     pub(super) fn finish(&self, actor: &ActorId) {
+        self.end_stream(actor);
+        self.holds.release(actor);
+    }
+
+    fn end_stream(&self, actor: &ActorId) {
         if let Some(stream) = self.streams.borrow_mut().remove(actor) {
             let schedule = stream.uploader.schedule();
             if schedule.has_wait() {
@@ -300,7 +305,6 @@ impl Station {
             }
             stream.uploader.close();
         }
-        self.holds.release(actor);
     }
 
     /// Records that the actor was deleted as transaction `txid`, erases its history in the background and gives it
@@ -312,6 +316,8 @@ impl Station {
             stream.uploader.landed(to.txid, Need::Durable).await
         };
         let ended = deleted.await;
+        // Before the history is erased: the actor may come back meanwhile, with uploads of its own.
+        self.end_stream(actor);
         let (generation, station) =
             (self.holds.generation(actor), self.this.get().and_then(|this| this.upgrade()));
         match (&ended, generation, station) {
@@ -324,10 +330,12 @@ impl Station {
                     if let Err(error) = erased {
                         tracing::warn!(%error, "the history of a deleted actor could not be erased whole");
                     }
-                    station.finish(&actor);
+                    if !station.streams.borrow().contains_key(&actor) {
+                        station.holds.release(&actor);
+                    }
                 });
             }
-            _ => self.finish(actor),
+            _ => self.holds.release(actor),
         }
         ended
     }

@@ -33,7 +33,7 @@ pub(crate) struct Replica {
     epoch: u64,
     /// What has been handed to the bucket core leads to this.
     taken: Cell<Point>,
-    /// The database had data before there was any history: it becomes the history as it is.
+    /// The database has data that no history leads to, from before there was any: all of it has to go.
     seeds: Cell<bool>,
     flags: Arc<Flags>,
     offload: Rc<OffloadPool>,
@@ -212,6 +212,8 @@ impl Replica {
             Some(changes) if !from.is_empty() => (changes.after().get(), Content::Changes(changes)),
             // The first of a history, or after a deletion: it has to stand by itself.
             _ => {
+                // Should it fail, the next one has to carry all of it.
+                self.seeds.set(true);
                 let made = database.snapshot(&*self.offload, txid, now_ms()).await?;
                 let checksum = database.checksum().map_or(0, |checksum| checksum.get());
                 (checksum, Content::Whole(made.bytes.into()))
