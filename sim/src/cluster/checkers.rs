@@ -5,6 +5,7 @@ mod answers;
 mod fences;
 mod generations;
 mod liveness;
+mod outages;
 mod single_owner;
 mod stops;
 mod takeover;
@@ -37,6 +38,7 @@ pub fn all(parameters: &Parameters) -> Vec<Box<dyn Checker>> {
         Box::new(single_owner::SingleOwner::default()),
         Box::new(generations::Generations::default()),
         Box::new(fences::Fences::default()),
+        Box::new(outages::Outages::new(parameters)),
         Box::new(takeover::Takeover::new(parameters)),
         Box::new(waits::Waits::new(parameters)),
         Box::new(answers::Answers::default()),

@@ -118,7 +118,7 @@ impl World {
                     self.network.peers.insert((other, node), until);
                 }
             }
-            Fault::Outage => self.network.outage = until,
+            Fault::Outage => self.lose_bucket(until),
             Fault::Rival => {
                 let of_node =
                     self.slots.values().filter(|slot| stage::node_number(slot.process.node()) == node);
@@ -138,6 +138,14 @@ impl World {
                 }
             }
         }
+    }
+
+    fn lose_bucket(&mut self, until: Time) {
+        if self.time >= self.network.outage {
+            self.record(&Record::BucketAway);
+        }
+        self.network.outage = self.network.outage.max(until);
+        self.after(self.network.outage - self.time, Event::BucketBack);
     }
 
     /// Kills a process.

@@ -23,6 +23,7 @@ macro_rules! flaws {
             #[must_use]
             pub(super) const fn provoked_by(self) -> Option<Fault> {
                 match self {
+                    Self::FencesAfterOutage => Some(Fault::Outage),
                     Self::SleepUncounted => Some(Fault::Sleep),
                     Self::NoStartCheck => Some(Fault::Rival),
                     Self::DeletedFrees => Some(Fault::DeleteHeartbeat),
@@ -60,6 +61,8 @@ flaws! {
     FencesBlindly => "fence-without-condition", &["fences"];
     /// Nodes fence without the grace.
     NoGrace => "fence-without-grace", &["fences"];
+    /// A node that regained the bucket fences at once whoever was cut off with it (case L9).
+    FencesAfterOutage => "fence-right-after-an-outage", &["outages"];
     /// Nobody is ever fenced.
     NeverFences => "never-fences", &["takeover"];
     /// A start does not wait for the previous process.

@@ -169,12 +169,16 @@ impl Process {
             Some(Flaw::WaitsTooLong) => wait *= 2,
             _ => {}
         }
+        let mut watching = timing;
+        if flaw == Some(Flaw::FencesAfterOutage) {
+            (watching.ttl, watching.timeout) = (std::time::Duration::ZERO, std::time::Duration::ZERO);
+        }
         let now = clocks.now(time).moment;
         let presence = Presence { advertise: format!("http://p{pid}"), ..Presence::default() };
         Self {
             pid,
             keeper: Keeper::new(timing, identity.clone(), presence, now),
-            watch: Watch::new(timing, identity.clone(), now),
+            watch: Watch::new(watching, identity.clone(), now),
             waits: Waits::new(Limits::new(wait, parameters.connections_max)),
             suspects: Suspects::default(),
             identity,
@@ -258,7 +262,12 @@ impl Process {
         let now = self.clocks.now(time);
         // Whatever comes, the clock is looked at first: the process may have stood still.
         self.tick(now);
-        if !self.ended {
+        if self.ended {
+            // Its connection broke before it was read.
+            if let Input::Request(Request { number, forward: None, .. }) = input {
+                self.out.insert(0, Out::Record(Record::Told { request: number, told: Told::MayHaveRun(0) }));
+            }
+        } else {
             match input {
                 Input::Wake => {}
                 Input::Reply(id, reply) => self.reply(now, id, reply),

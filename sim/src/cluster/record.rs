@@ -84,6 +84,10 @@ pub enum Record {
     Told { request: RequestNumber, told: Told },
     /// Something bad is done to the cluster, or undone.
     Trouble(String),
+    /// Nobody reaches the bucket.
+    BucketAway,
+    /// Everybody does again, as far as nothing else is in the way.
+    BucketBack,
     /// No trouble from here on.
     Calm,
     /// From here on every request must be served.

@@ -5,6 +5,8 @@
 //! record back and looking for its nonce (case L3). A release that does not land stays owed and is tried again in
 //! the background.
 
+mod release;
+
 use super::{Owner, owner_by_heartbeat, owner_of};
 use crate::{
     NodeId,
@@ -234,11 +236,6 @@ impl Claim {
         }
     }
 
-    fn no_longer_owed(&mut self) -> Option<Effect> {
-        self.owed = None;
-        Some(Effect::Released)
-    }
-
     fn decide(&mut self, context: &Context<'_>, version: Version, record: OwnerRecord) -> Option<Effect> {
         match owner_of(&record, &context.identity.node, context.view, context.now) {
             Owner::Unclear(node) => {
@@ -328,6 +325,11 @@ impl Claim {
             // Taken under a lease that has lapsed since: taken again, at a new generation (R-LEASE-3).
             return self.decide(context, version, record);
         }
+        if !context.taking {
+            // The node began to stop meanwhile and closes actors, this one among them: given up in the background.
+            self.owed = Some(context.now);
+            return self.fail(context, Denial::NotTaking);
+        }
         let generation = record.generation;
         self.state = State::Held { version, record, epoch };
         self.owed = None;
@@ -354,46 +356,6 @@ impl Claim {
         self.fail(context, Denial::BucketSilent)
     }
 
-    fn release(&mut self, context: &Context<'_>) -> Option<Effect> {
-        match std::mem::take(&mut self.state) {
-            State::Held { version, record, .. } => self.write_release(context, version, &record),
-            other => {
-                self.state = other;
-                None
-            }
-        }
-    }
-
-    fn write_release(
-        &mut self,
-        context: &Context<'_>,
-        version: Version,
-        record: &OwnerRecord,
-    ) -> Option<Effect> {
-        // Whatever comes of it, the hold is over from here.
-        self.owed = Some(context.now + RELEASE_RETRY);
-        self.state = State::Releasing;
-        let released = OwnerRecord { hold: Hold::Released, nonce: context.nonce, ..record.clone() };
-        self.known = Some((version.clone(), released.clone()));
-        Some(Effect::Write(released, Condition::Unchanged(version)))
-    }
-
-    fn wrote_release(&mut self, context: &Context<'_>, outcome: &Wrote) -> Option<Effect> {
-        let written = self.known.take();
-        match outcome {
-            Wrote::Written(version) => {
-                self.known = written.map(|(_, record)| (version.clone(), record));
-                self.owed = None;
-                // Somebody asked meanwhile: taken again, on what we have just written.
-                if self.wanted { self.want(context, false) } else { Some(Effect::Released) }
-            }
-            // Reading tells whether it landed; for who wants the actor, and for the release.
-            Wrote::ConditionFailed | Wrote::Unknown => self.read(),
-            Wrote::Failed if self.wanted => self.read(),
-            Wrote::Failed => None,
-        }
-    }
-
     fn lapsed(&mut self, context: &Context<'_>) -> Option<Effect> {
         match std::mem::take(&mut self.state) {
             State::Away => {}
@@ -405,11 +367,6 @@ impl Claim {
             | State::Releasing => self.known = None,
         }
         if self.wanted { self.fail(context, Denial::NoLease) } else { None }
-    }
-
-    fn tick(&mut self, context: &Context<'_>) -> Option<Effect> {
-        let due = self.wake().is_some_and(|due| context.now >= due);
-        if due { self.read() } else { None }
     }
 
     /// Nobody gets the actor here. A release that is owed is tried again later.

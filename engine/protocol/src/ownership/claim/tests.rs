@@ -353,6 +353,26 @@ fn without_a_lease_or_while_draining_nothing_is_taken() {
     );
 }
 
+// R-LEASE-6
+#[test]
+fn a_take_that_lands_after_the_node_began_to_stop_is_given_up_again() {
+    let mut bench = Bench::new();
+    bench.step(100_000, WANT);
+    bench.step(100_000, ABSENT);
+    bench.taking = false;
+    assert_eq!(bench.step(100_100, written("v1")), [Effect::Denied(Denial::NotTaking)]);
+    assert!(!bench.claim.is_idle());
+    assert_eq!(bench.step(101_100, Input::Tick), [Effect::Read]);
+    bench.check(
+        [found("v1", record("a", 0xa, 1, Hold::Held)), written("v2")],
+        &expect![[r#"
+            write a released 1 if still v1
+            released
+        "#]],
+    );
+    assert!(bench.claim.is_idle());
+}
+
 // R-LEASE-3
 #[test]
 fn a_hold_ends_with_its_lease_and_is_taken_again_at_a_new_generation() {
