@@ -7,7 +7,7 @@ use std::{
     cell::{Cell, RefCell},
     fmt,
     future::poll_fn,
-    path::{Path, PathBuf},
+    path::PathBuf,
     pin::Pin,
     rc::Rc,
     sync::{Arc, Mutex},
@@ -27,15 +27,15 @@ use crate::{
     disk::Durability,
     error::{Error, OpenError},
     execute::{self, Ask},
-    image,
     limits::CHECKPOINT_FRAMES,
     offload::{Offload, offloaded},
     pace::Pacer,
     run::Running,
-    settings,
     sink::CommitSink,
     value::{Changes, ResultSet, Value},
 };
+
+mod opening;
 
 /// How databases are opened.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ pub struct Database {
     /// Set while the connection is away; resolves when it is home again.
     away: RefCell<Option<oneshot::Receiver<()>>>,
     /// Set from the beginning of the first opening until somebody asked what became of it.
-    opening: RefCell<Option<Outcome<Result<Found, OpenError>>>>,
+    opening: RefCell<Option<Outcome<Result<opening::Found, OpenError>>>>,
     delete: Cell<bool>,
     /// The version whose `on-init` has run, once it was read.
     pub(crate) version: RefCell<Option<Option<String>>>,
@@ -98,22 +98,6 @@ fn taken<T>(outcome: &Outcome<T>) -> Option<T> {
     outcome.lock().expect("held for an assignment only").take()
 }
 
-/// What was at the path of a database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
-    Database,
-    /// No file: there is a new one now.
-    Nothing,
-}
-
-/// Opens a file that may not be there. Blocking.
-fn open_first(connection: &Connection) -> Result<Found, OpenError> {
-    let path = connection.path();
-    let is_new = image::ensure(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-    connection.open()?;
-    Ok(if is_new { Found::Nothing } else { Found::Database })
-}
-
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Database").field("path", &self.connection.path()).finish_non_exhaustive()
@@ -121,79 +105,6 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// Opens the database at `path`, making it and its folder if there is none. Blocking: not for a shard.
-    ///
-    /// # Errors
-    /// The files are left as they were found.
-    pub fn open(path: &Path, config: &Config) -> Result<Self, OpenError> {
-        let database = Self::closed(path, config)?;
-        database.learn_of(open_first(&database.connection)?);
-        Ok(database)
-    }
-
-    /// As [`Database::open`], on a thread of `offload`.
-    ///
-    /// # Errors
-    /// As there; [`OpenError::GivenUp`] when the work was dropped.
-    pub async fn open_on(offload: &dyn Offload, path: &Path, config: &Config) -> Result<Self, OpenError> {
-        let database = Self::begin_open(offload, path, config)?;
-        database.opened().await?;
-        Ok(database)
-    }
-
-    /// As [`Database::open_on`], without waiting: statements wait until it is open, and [`Database::opened`] says
-    /// whether it could be.
-    ///
-    /// # Errors
-    /// What can be told without looking at the files.
-    pub fn begin_open(offload: &dyn Offload, path: &Path, config: &Config) -> Result<Self, OpenError> {
-        let database = Self::closed(path, config)?;
-        let outcome = database.lend(offload, |connection, _| open_first(connection));
-        *database.opening.borrow_mut() = Some(outcome);
-        Ok(database)
-    }
-
-    /// Waits until a database that is being opened is open. An error is told once.
-    ///
-    /// # Errors
-    /// As [`Database::open_on`]; nothing but closing can be done with the database then.
-    pub async fn opened(&self) -> Result<(), OpenError> {
-        self.home().await;
-        let Some(outcome) = self.opening.take() else { return Ok(()) };
-        self.learn_of(taken(&outcome).unwrap_or(Err(OpenError::GivenUp))?);
-        Ok(())
-    }
-
-    /// A database whose file has not been looked at.
-    fn closed(path: &Path, config: &Config) -> Result<Self, OpenError> {
-        settings::start()?;
-        let path =
-            std::path::absolute(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-        let connection = Connection::closed(&path, config.quota_bytes, &config.pacer);
-        let folders = match path.strip_prefix(&config.root) {
-            Ok(below) if !config.root.as_os_str().is_empty() => below.components().count(),
-            _ => 1,
-        };
-        Ok(Self {
-            connection: Arc::new(connection),
-            durability: Arc::new(Durability::new(path, folders)),
-            away: RefCell::new(None),
-            opening: RefCell::new(None),
-            delete: Cell::new(false),
-            version: RefCell::new(None),
-            name: None,
-            in_alarm: Cell::new(false),
-            alarm_touched: Cell::new(false),
-            capture: RefCell::new(None),
-            sink: RefCell::new(None),
-        })
-    }
-
-    /// It was opened; a new one holds nothing.
-    fn learn_of(&self, found: Found) {
-        *self.version.borrow_mut() = (found == Found::Nothing).then_some(None);
-    }
-
     /// Runs one statement to its end; rows it returns are dropped. Outside a transaction it commits at once.
     ///
     /// # Errors
@@ -495,45 +406,6 @@ impl Database {
             let _ = leaving.send(());
         }));
         outcome
-    }
-
-    /// For an actor that has been idle for a moment: closes the file and gives back everything SQLite holds, until
-    /// [`Database::wake`]. A connection that holds what no file does (temporary tables, a pragma that was set) stays
-    /// open and only [shrinks](Database::shrink). Says whether the database is closed now.
-    pub async fn doze(&self, offload: &dyn Offload) -> bool {
-        if self.read_commits().await.is_err() {
-            return self.is_dozing();
-        }
-        if self.here().is_ok_and(|connection| connection.hooks.is_personal.get()) {
-            self.shrink();
-            return false;
-        }
-        let close = |connection: &Connection, durability: &Durability| {
-            checkpoint::before_close(connection, durability);
-            connection.close();
-            Ok(())
-        };
-        // What stands against it, an open transaction or a thread pool that gives up, leaves the database open.
-        self.elsewhere(offload, "closing", close).await.is_ok() || self.is_dozing()
-    }
-
-    /// Whether the file is closed until [`Database::wake`].
-    pub fn is_dozing(&self) -> bool {
-        !self.is_away() && !self.connection.is_open()
-    }
-
-    /// Opens the file again after [`Database::doze`].
-    ///
-    /// # Errors
-    /// As [`Database::open`], and the database dozes on.
-    pub async fn wake(&self, offload: &dyn Offload) -> Result<(), OpenError> {
-        self.home().await;
-        if self.connection.is_open() {
-            return Ok(());
-        }
-        let outcome = self.lend(offload, |connection, _| connection.open());
-        self.home().await;
-        taken(&outcome).unwrap_or(Err(OpenError::GivenUp))
     }
 
     /// Closes the database off the shard, with a checkpoint first if the WAL is long.
