@@ -222,5 +222,16 @@ pub const SOCKET_TAG_BYTES_MAX: usize = 128;
 /// (default of `--websocket-ping-secs`). Half of the idle limit that proxies commonly have.
 pub const SOCKET_PING_AFTER: Duration = Duration::from_secs(30);
 
+/// How often a node looks whether the nodes it relays WebSockets to are still in view: a relay to one that is not ends
+/// within 500 ms (R-WS-3).
+pub const RELAY_LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How often a node looks whether actors that sleep with WebSockets were taken by another node (R-WS-2).
+pub const OWNER_SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// Ownership records a node reads in one such sweep, shared out among its shards: ten a second. The next sweep goes on
+/// where one that had more to read stopped.
+pub const OWNER_SWEEP_READS_MAX: usize = 600;
+
 /// Time a client has to answer a close frame before its connection is dropped (R-WS-3).
 pub const SOCKET_CLOSE_WITHIN: Duration = Duration::from_secs(5);

@@ -12,12 +12,13 @@ use std::{
 use futures::{StreamExt, channel::oneshot, future::LocalBoxFuture, stream::FuturesUnordered};
 use wasmkeep_bucket::Bucket;
 use wasmkeep_protocol::{
-    ActorId, Tenant,
+    ActorId, NodeId, Tenant,
     clock::Moment,
     lease::{Identity, Timing, ValidLease},
     object_keys,
     ownership::{Claim, Context, Denial, Effect, Input},
     records::{NodeRecord, OwnerRecord},
+    store::Found,
     view::View,
 };
 use wasmkeep_replica::Surroundings;
@@ -113,6 +114,16 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
         self.claims.borrow_mut().entry(actor.clone()).or_default().waiting.push(answer);
         self.say(actor.clone(), Input::Want { fresh });
         answered.await.unwrap_or(Err(Denial::NotTaking))
+    }
+
+    /// The node that has the actor, or had it last, by its record as `bucket`, any way to it, has it now; nothing is
+    /// taken. `None`: nobody ever had it, or the bucket does not say.
+    pub async fn last_holder(&self, bucket: &B, actor: &ActorId) -> Option<NodeId> {
+        let key = key(&object_keys::owner(&self.tenant, actor));
+        match read(bucket, &self.surroundings, self.timing.timeout, &key, OwnerRecord::decode).await {
+            Found::Object(_, Ok(record)) => Some(record.node),
+            Found::Object(_, Err(_)) | Found::Absent | Found::Failed => None,
+        }
     }
 
     /// The generation of the hold, while it stands: its lease is valid and the actor was not given up.
@@ -255,7 +266,7 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
         Answer { actor, round, input: Input::Found(found) }
     }
 
-    async fn read_heartbeat(&self, actor: ActorId, round: u64, node: wasmkeep_protocol::NodeId) -> Answer {
+    async fn read_heartbeat(&self, actor: ActorId, round: u64, node: NodeId) -> Answer {
         let key = key(&object_keys::node(&node));
         let limit = self.timing.timeout;
         let found = read(&self.bucket, &self.surroundings, limit, &key, NodeRecord::decode).await;

@@ -125,6 +125,27 @@ fn an_actor_is_taken_given_up_and_taken_again_with_a_greater_generation() {
     });
 }
 
+// R-WS-2
+#[test]
+fn a_record_tells_who_had_the_actor_last_and_nothing_is_taken() {
+    run(async {
+        let (clock, bucket) = (Clock::new(), Cable::new());
+        let (a, b) = (node(&clock, &bucket, "a", 1), node(&clock, &bucket.another(), "b", 2));
+        let lobby = actor("lobby");
+        let told = |node: Option<&str>| node.map(|node| node.parse().expect("a name"));
+        assert_eq!(b.holds.last_holder(&b.bucket, &lobby).await, None);
+        assert_eq!(a.holds.take(&lobby, false).await, Ok(1));
+        assert_eq!(b.holds.last_holder(&b.bucket, &lobby).await, told(Some("a")));
+        a.holds.release(&lobby);
+        a.holds.all_released().await;
+        assert_eq!(b.holds.last_holder(&b.bucket, &lobby).await, told(Some("a")));
+        assert_eq!(b.holds.take(&lobby, false).await, Ok(2));
+        assert_eq!(a.holds.last_holder(&a.bucket, &lobby).await, told(Some("b")));
+        a.bucket.cut.set(true);
+        assert_eq!(a.holds.last_holder(&a.bucket, &lobby).await, None);
+    });
+}
+
 // R-OWN-1
 #[test]
 fn an_actor_that_is_held_costs_no_request() {

@@ -222,6 +222,14 @@ impl Cluster {
         claimed.unwrap_or(Err(Denial::NotTaking))
     }
 
+    /// Whether another node has the actor, or had it last, by its record. A bucket that does not say so says no.
+    pub(crate) async fn is_elsewhere(&self, actor: &ActorId) -> bool {
+        let actor = actor.clone();
+        let looked =
+            self.core.run(Lane::Housekeeping, async move |station| station.is_elsewhere(&actor).await);
+        looked.await.unwrap_or(false)
+    }
+
     /// Takes the actor and looks at its history.
     pub(crate) async fn take(&self, actor: &ActorId) -> Result<Taken, TakeError> {
         let actor = actor.clone();

@@ -197,6 +197,12 @@ impl Station {
         self.holds.take(actor, fresh).await
     }
 
+    /// Whether another node has the actor, or had it last, by its record (R-WS-2).
+    pub(super) async fn is_elsewhere(&self, actor: &ActorId) -> bool {
+        let holder = self.holds.last_holder(&self.way.on(Lane::Housekeeping), actor).await;
+        holder.is_some_and(|holder| holder != self.plan.identity.node)
+    }
+
     /// Takes the actor and looks at its history (R-RST-1).
     pub(super) async fn take(&self, actor: &ActorId) -> Result<Taken, TakeError> {
         let generation = self.holds.take(actor, false).await.map_err(TakeError::Denied)?;
