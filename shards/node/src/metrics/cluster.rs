@@ -2,7 +2,7 @@
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
@@ -16,6 +16,8 @@ struct Outcome {
 pub(crate) struct ClusterMetrics {
     waits: Family<Outcome, Counter>,
     forwards: Family<Outcome, Counter>,
+    /// WebSockets relayed to other nodes now.
+    pub(crate) relayed: Gauge,
     /// Restores that did not end in an open database.
     pub(crate) restore_failures: Counter,
     /// Periodic snapshots the bucket did not acknowledge.
@@ -31,6 +33,7 @@ impl ClusterMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register("failover_waits", "Requests kept for an actor whose node was gone, by how the wait ended", self.waits.clone());
         registry.register("forwards", "Requests sent to the node of their actor, by how that ended", self.forwards.clone());
+        registry.register("websockets_relayed", "WebSockets open here whose actor is another node's", self.relayed.clone());
         registry.register("restore_failures", "Actors that could not be restored from the bucket", self.restore_failures.clone());
         registry.register("snapshot_upload_failures", "Snapshots the bucket did not acknowledge", self.snapshot_failures.clone());
         registry.register("history_collected", "Objects of old history deleted", self.collected.clone());

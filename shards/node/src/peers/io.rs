@@ -21,6 +21,10 @@ impl PeerIo {
     pub(super) fn new(stream: TcpStream) -> Self {
         Self { stream }
     }
+
+    pub(super) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
 }
 
 impl Read for PeerIo {

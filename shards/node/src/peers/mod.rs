@@ -1,4 +1,5 @@
-//! Other nodes, as one shard reaches them: connections kept open per shard, one request at a time on each.
+//! Other nodes, as one shard reaches them: connections kept open per shard, one request at a time on each; one of its
+//! own for a request that may become a WebSocket.
 //!
 //! Owns what was written and what was not: a request goes out once, and is sent again only when the connection it was
 //! given to turned out to be closed before anything of it was written (R-FWD-2). Which node a request belongs to is
@@ -15,11 +16,13 @@ use std::{
     rc::Rc,
 };
 
+use bytes::Bytes;
+use futures::channel::oneshot;
 use glommio::net::TcpStream;
 use http::{Request, Response};
 use hyper::{
     body::Incoming,
-    client::conn::http1::{SendRequest, handshake},
+    client::conn::http1::{self, SendRequest, handshake},
 };
 use wasmkeep_protocol::{
     forwarding::{Again, Remedy, Trouble, remedy},
@@ -34,6 +37,24 @@ use crate::runtime::{OffloadPool, Sleeper};
 const IDLE_MAX: usize = 32;
 
 type Connection = SendRequest<PeerBody>;
+type Driver = http1::Connection<PeerIo, PeerBody>;
+
+/// A connection to another node that has left HTTP.
+pub(crate) struct Joint {
+    pub(crate) stream: TcpStream,
+    /// What the node has sent behind its answer.
+    pub(crate) unread: Bytes,
+}
+
+/// The connection of a request that asked for an upgrade; it leaves HTTP once its answer is a 101.
+pub(crate) struct Joining(oneshot::Receiver<Joint>);
+
+impl Joining {
+    /// `None`: it broke.
+    pub(crate) async fn joint(self) -> Option<Joint> {
+        self.0.await.ok()
+    }
+}
 
 /// The connections of one shard to other nodes.
 pub(crate) struct Peers {
@@ -80,6 +101,35 @@ impl Peers {
         }
     }
 
+    /// As [`Peers::send`], on a connection of its own, which may leave HTTP.
+    ///
+    /// # Errors
+    /// What to do about it.
+    pub(crate) async fn send_to_join(
+        &self,
+        url: &str,
+        request: Request<PeerBody>,
+    ) -> Result<(Response<Incoming>, Joining), Remedy> {
+        let not_opened = || remedy(Trouble::NotOpened);
+        let address = self.address(url).await.ok_or_else(not_opened)?;
+        let (mut connection, driver) = self.connect(address).await.map_err(|_| not_opened())?;
+        let (join, joining) = oneshot::channel();
+        glommio::spawn_local(async move {
+            // Ends with the connection, or with a 101.
+            if let Ok(parts) = driver.without_shutdown().await {
+                let joint = Joint { stream: parts.io.into_stream(), unread: parts.read_buf };
+                // Nobody waits for it when the answer was no 101.
+                let _ = join.send(joint);
+            }
+        })
+        .detach();
+        match self.sleeper.timeout(FORWARD_ANSWER, connection.send_request(request)).await {
+            Ok(Ok(answer)) => Ok((answer, Joining(joining))),
+            Ok(Err(_)) => Err(remedy(Trouble::Lost)),
+            Err(_) => Err(remedy(Trouble::Silent)),
+        }
+    }
+
     fn take_idle(&self, address: SocketAddr) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();
         let connections = idle.get_mut(&address)?;
@@ -107,16 +157,20 @@ impl Peers {
     }
 
     async fn open(&self, address: SocketAddr) -> Result<Connection, Error> {
+        let (connection, driver) = self.connect(address).await?;
+        glommio::spawn_local(async move {
+            // Whoever waits for an answer on it learns of its end.
+            let _ = driver.await;
+        })
+        .detach();
+        Ok(connection)
+    }
+
+    async fn connect(&self, address: SocketAddr) -> Result<(Connection, Driver), Error> {
         let opening = async {
             let stream = TcpStream::connect(address).await.map_err(failed)?;
             stream.set_nodelay(true).map_err(failed)?;
-            let (connection, driver) = handshake(PeerIo::new(stream)).await.map_err(failed)?;
-            glommio::spawn_local(async move {
-                // Whoever waits for an answer on it learns of its end.
-                let _ = driver.await;
-            })
-            .detach();
-            Ok(connection)
+            handshake(PeerIo::new(stream)).await.map_err(failed)
         };
         match self.sleeper.timeout(FORWARD_CONNECT, opening).await {
             Ok(opened) => opened,

@@ -62,11 +62,7 @@ impl Shard {
                 "the cluster's secret is malformed: calls between nodes are stopped".into(),
             ));
         };
-        let view = abroad.cluster.view.load_full();
-        let peer = view.peer(node).and_then(|peer| peer.record.as_ref().ok());
-        let Some(url) = peer.map(|record| record.presence.advertise.clone()) else {
-            return Err(CallError::Overloaded);
-        };
+        let Some(url) = abroad.url(node) else { return Err(CallError::Overloaded) };
         let request = signed(secret, node, callee, chain, patience, request)
             .ok_or_else(|| CallError::Failed("the call cannot be sent to another node".into()))?;
         match abroad.peers.send(&url, request.map(|body| PeerBody::Whole(Full::new(body)))).await {

@@ -19,6 +19,7 @@ use crate::{
     cluster::Cluster,
     http as front,
     peers::{PeerBody, Peers},
+    socket::{self, Relays},
 };
 
 /// One shard's side of its cluster.
@@ -26,6 +27,16 @@ pub(super) struct Abroad {
     pub(super) cluster: Cluster,
     pub(super) peers: Peers,
     pub(super) keeping: Rc<Keeping>,
+    pub(super) relays: Relays,
+}
+
+impl Abroad {
+    /// Where another node is reached, while its heartbeat is in view.
+    pub(super) fn url(&self, node: &NodeId) -> Option<String> {
+        let view = self.cluster.view.load_full();
+        let record = view.peer(node)?.record.as_ref().ok()?;
+        Some(record.presence.advertise.clone())
+    }
 }
 
 /// Where a request is served.
@@ -39,7 +50,8 @@ pub(super) enum Place {
 }
 
 /// What a request is to the routing.
-pub(super) fn ask(parts: &Parts, is_empty: bool, is_upgrade: bool) -> Ask {
+fn ask(parts: &Parts, is_empty: bool) -> Ask {
+    let is_upgrade = socket::is_wanted(&parts.headers);
     let forwarded = parts.headers.contains_key(headers::FORWARDED);
     let reads = is_empty && matches!(parts.method, Method::GET | Method::HEAD);
     Ask { origin: if forwarded { Origin::Peer } else { Origin::Outside }, bodiless: is_upgrade || reads }
@@ -58,7 +70,7 @@ impl Shard {
         if let Some(refused) = self.refused_access(id) {
             return Err(refused);
         }
-        let ask = ask(parts, request_body.is_end_stream(), false);
+        let ask = ask(parts, request_body.is_end_stream());
         match self.place(abroad, id, ask).await {
             Place::Here => match self.refused_existence(abroad, id).await {
                 None => Ok(None),
@@ -120,11 +132,7 @@ impl Shard {
             self.node.metrics.cluster.forwarded("refused");
             refused(refusal).map(|body| body::response(body, None))
         };
-        let view = abroad.cluster.view.load_full();
-        let peer = view.peer(node).and_then(|peer| peer.record.as_ref().ok());
-        let Some(url) = peer.map(|record| record.presence.advertise.clone()) else {
-            return refuse(Refusal::NotReachable);
-        };
+        let Some(url) = abroad.url(node) else { return refuse(Refusal::NotReachable) };
         let length = parts.headers.get(http::header::CONTENT_LENGTH).cloned();
         strip_headers(&mut parts.headers);
         parts.headers.remove(http::header::EXPECT);
@@ -161,7 +169,7 @@ pub(super) fn refused(refusal: Refusal) -> Response<wasmkeep_host::ResponseBody>
     }
 }
 
-fn named(node: &NodeId) -> HeaderValue {
+pub(super) fn named(node: &NodeId) -> HeaderValue {
     // A checked node id is made of letters a header may hold.
     HeaderValue::from_str(node.as_str()).unwrap_or_else(|_| HeaderValue::from_static("invalid"))
 }

@@ -7,6 +7,7 @@ mod calls_abroad;
 mod elsewhere;
 mod guest;
 mod keeping;
+mod relaying;
 mod replica;
 mod route;
 mod upgrade;
@@ -79,6 +80,8 @@ pub(crate) struct Shard {
     pub(crate) metrics: Rc<ShardMetrics>,
     node_header: HeaderValue,
     sweeping: Cell<bool>,
+    sweeping_rooms: Cell<bool>,
+    watching_owners: Cell<bool>,
     /// On a node with a bucket.
     abroad: Option<Abroad>,
 }
@@ -113,6 +116,11 @@ impl Shard {
                 node.metrics.cluster.clone(),
                 node.connections_max / context.count,
             ),
+            relays: socket::Relays::new(
+                context.sleeper.clone(),
+                node.limits.socket_ping_after * 2,
+                node.metrics.cluster.relayed.clone(),
+            ),
             cluster,
         });
         let shard = Rc::new(Self {
@@ -125,6 +133,8 @@ impl Shard {
             metrics,
             node_header,
             sweeping: Cell::new(false),
+            sweeping_rooms: Cell::new(false),
+            watching_owners: Cell::new(false),
         });
         // Set here and nowhere else.
         let _ = shard.world.calls.set(ShardCalls::new(&shard));
@@ -192,8 +202,8 @@ impl Shard {
         let (mut class, mut pump) = (None, None);
         let mut response = match route::route(target.as_str()) {
             Route::Actor { id, rest } if socket::is_wanted(&parts.headers) => {
-                let mut response = self.open_socket(&id, rest, parts, &request_body).await;
-                response.headers_mut().insert(headers::NODE, self.node_header.clone());
+                let mut response = self.open_socket(&id, rest, parts, request_body).await;
+                response.headers_mut().entry(headers::NODE).or_insert_with(|| self.node_header.clone());
                 let class = Some(&id.class).filter(|class| self.node.classes.contains_key(*class));
                 self.metrics.answered(class, response.status());
                 return response;
@@ -368,9 +378,18 @@ impl Shard {
             let _ = self.context.sleeper.timeout(Duration::from_secs(1), self.actors.stopped()).await;
         }
         // After the events: what they send still goes out.
+        // In a cluster another node has the actors at once.
+        let code = if self.abroad.is_some() { close::RESTART } else { close::GOING_AWAY };
         let sockets = &self.world.sockets;
-        sockets.close_all(close::GOING_AWAY, "the node is stopping");
-        let _ = self.context.sleeper.timeout(SOCKET_CLOSE_WITHIN, sockets.none_left()).await;
+        sockets.close_all(code, STOPPING);
+        let none_left = async {
+            if let Some(abroad) = &self.abroad {
+                abroad.relays.close(code, STOPPING, |_| true);
+                abroad.relays.none_left().await;
+            }
+            sockets.none_left().await;
+        };
+        let _ = self.context.sleeper.timeout(SOCKET_CLOSE_WITHIN, none_left).await;
         self.actors.counts().0
     }
 
@@ -390,6 +409,9 @@ impl Shard {
         )
     }
 }
+
+/// What the clients of WebSockets are told.
+const STOPPING: &str = "the node is stopping";
 
 const RESERVED: &str =
     "nothing here; the node answers at /_wasmkeep/health, /_wasmkeep/ready and /_wasmkeep/metrics";

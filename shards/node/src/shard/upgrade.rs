@@ -51,7 +51,7 @@ impl Shard {
         id: &ActorId,
         rest: &str,
         parts: Parts,
-        request_body: &front::RequestBody,
+        request_body: front::RequestBody,
     ) -> Response<front::ResponseBody> {
         let plain = |response: Response<_>| response.map(|body| body::response(body, None));
         let handshake = match Handshake::of(&parts, !request_body.is_end_stream()) {
@@ -65,12 +65,20 @@ impl Shard {
             let text = format!("actors of {} take no WebSockets", id.class);
             return plain(answer::sentence(StatusCode::NOT_IMPLEMENTED, &text));
         }
+        if let Some(abroad) = &self.abroad {
+            match self.placed(abroad, id, &parts, &request_body).await {
+                Ok(None) => {}
+                Ok(Some((abroad, node))) => return self.relay(abroad, &node, parts, request_body).await,
+                Err(refused) => return plain(refused),
+            }
+        }
         if shard_of(id.hash(), self.context.count) != self.context.index {
             // The connection could not move to the actor's shard: that is full, or the node stops.
             let text = "the actor's shard takes no connection now; retry";
             return plain(answer::retry_later(StatusCode::SERVICE_UNAVAILABLE, text));
         }
         let hold = self.world.sockets.reserve(id);
+        self.keep_sweeping_rooms();
         let headers = headers_for_hook(parts.headers);
         let (event, opened) = SocketOpen::new(hold.id(), guest_target(rest).into_owned(), headers);
         self.dispatch(id, ActorEvent::SocketOpen(event));

@@ -45,7 +45,7 @@ const PIECES: usize = 32;
 const READS_MAX: usize = 8;
 
 thread_local! {
-    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice());
+    pub(super) static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice());
 }
 
 /// Carries the connection of a socket in a task of its own.
@@ -231,7 +231,12 @@ impl Connection {
     }
 }
 
-fn poll_write(stream: &mut TcpStream, cx: &mut Context<'_>, pieces: &[&[u8]]) -> Poll<io::Result<usize>> {
+/// Writes what the kernel takes of up to [`PIECES`] pieces, the first of which is not empty.
+pub(super) fn poll_write(
+    stream: &mut TcpStream,
+    cx: &mut Context<'_>,
+    pieces: &[&[u8]],
+) -> Poll<io::Result<usize>> {
     let mut slices = [IoSlice::new(&[]); PIECES];
     for (slice, piece) in slices.iter_mut().zip(pieces) {
         *slice = IoSlice::new(piece);

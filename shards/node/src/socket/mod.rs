@@ -1,4 +1,4 @@
-//! WebSockets of a shard's actors, from the upgrade to the end of the connection (R-WS-1 to R-WS-3 on one node).
+//! WebSockets of a shard's actors, from the upgrade to the end of the connection (R-WS-1 to R-WS-3).
 //!
 //! Owns: the handshake, the frames of both directions, the registry of sockets with their tags and attachments,
 //! the task of each connection, and the way of a message into its actor's mailbox. A socket belongs to its actor's
@@ -8,8 +8,11 @@
 //! The path of a message: the [`connection`] reads → the [`decoder`] makes it whole → the [`mail`] waits for a
 //! place and hands it to the actor. The way back: the actor's import → the [`registry`] → the [`line`] queues a
 //! frame → the connection writes.
+//!
+//! A client of another node's actor is [relayed](relay): that node has the socket, this one carries its bytes.
 
 mod actor;
+mod boundary;
 mod connection;
 mod decoder;
 mod frame;
@@ -17,8 +20,12 @@ mod handshake;
 mod line;
 mod mail;
 mod registry;
+mod relay;
+mod relays;
 
 pub(crate) use connection::serve;
 pub(crate) use handshake::{Handshake, Refused, is_wanted};
 pub(crate) use line::Rules;
 pub(crate) use registry::{Post, Sockets};
+pub(crate) use relay::{OWNER_LOST, join};
+pub(crate) use relays::Relays;

@@ -143,6 +143,16 @@ impl Sockets {
         }
     }
 
+    /// No actor has any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.rooms.borrow().is_empty()
+    }
+
+    /// The actors that have some.
+    pub(crate) fn actors(&self) -> Vec<Rc<ActorId>> {
+        self.0.rooms.borrow().keys().cloned().collect()
+    }
+
     /// Ends when no connection is left.
     pub(crate) async fn none_left(&self) {
         poll_fn(|context| {
