@@ -13,6 +13,7 @@ use std::{
 
 use tempfile::TempDir;
 
+pub mod cluster;
 pub mod socket;
 
 /// How long anything may take that is expected to happen; only a hang is this long.

@@ -59,8 +59,13 @@ impl Socket {
             "GET {path} HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: Upgrade\r\n\
              sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n"
         );
+        Socket::begin(stream, request.as_bytes())
+    }
+
+    /// As [`Socket::open`], with the bytes to send.
+    pub fn begin(stream: TcpStream, request: &[u8]) -> Result<Socket, Head> {
         let mut stream = BufReader::new(stream);
-        stream.get_mut().write_all(request.as_bytes()).unwrap();
+        stream.get_mut().write_all(request).unwrap();
         let answer = read_head(&mut stream);
         if answer.status == 101 { Ok(Socket { stream, answer }) } else { Err(answer) }
     }

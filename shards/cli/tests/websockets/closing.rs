@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Waits until `actor` has no socket and its close hook has run; what it was told.
-fn close_told(node: &Node, actor: &str) -> String {
+pub fn close_told(node: &Node, actor: &str) -> String {
     eventually("the hook heard of it", || node.seen(actor).iter().any(|line| line.starts_with("close")));
     assert_eq!(node.connections(actor).len(), 0);
     let seen = node.seen(actor);

@@ -1,9 +1,10 @@
-//! What a node promises of WebSockets, over real sockets (R-WS-1 to R-WS-3 where they concern one node).
+//! What a node promises of WebSockets, over real sockets (R-WS-1 to R-WS-3).
 
 mod closing;
 mod frames;
 mod messages;
 mod opening;
+mod relayed;
 mod sleeping;
 #[path = "../support/mod.rs"]
 mod support;
