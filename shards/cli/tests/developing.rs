@@ -162,11 +162,12 @@ fn a_new_project_is_tested_served_changed_and_ended() {
     a_change_is_served_with_the_data_and_over_open_connections(&dev, &mut open);
     what_does_not_compile_is_shown_and_changes_nothing(&dev, &mut open);
     prints_and_traps_are_in_the_log_with_their_lines(&dev);
+    an_alarm_set_before_a_change_rings_after_it(&dev);
 
     ctrl_c_ends_the_node_and_the_build_under_way(&mut dev);
     // Its data is there for the next time.
     let again = Dev::start(&project);
-    assert!(again.sign("Last").starts_with("welcome Last, you are number "));
+    assert!(again.sign("Last").starts_with("hail Last, you are number "));
 }
 
 fn a_change_is_served_with_the_data_and_over_open_connections(dev: &Dev, open: &mut Connection) {
@@ -218,6 +219,35 @@ fn prints_and_traps_are_in_the_log_with_their_lines(dev: &Dev) {
     assert!(!log.contains("Stack backtrace"), "{log}");
     assert!(!log.lines().any(|line| line.starts_with('{')), "{log}: for a person, not as JSON");
 }
+
+// case A3
+fn an_alarm_set_before_a_change_rings_after_it(dev: &Dev) {
+    dev.edit("use wasmkeep_sdk::{", "use wasmkeep_sdk::{Alarm, alarm, ");
+    dev.edit(
+        "(\"GET\", \"/print\")",
+        "(\"GET\", \"/later\") => { alarm::set(alarm::now_ms() + 2000)?; Ok(Response::text(\"set\")) }\n(\"GET\", \"/print\")",
+    );
+    dev.edit("actor!(GuestBook, init);", WITH_ALARM);
+    dev.until("the alarm can be set", || dev.get("lobby/later").status == 200);
+    dev.edit("welcome {name}", "hail {name}");
+    // Set anew each time, so that one is pending when the version changes.
+    dev.until("the change is served", || {
+        dev.get("lobby/later").expect(200);
+        dev.sign("Radia").starts_with("hail")
+    });
+    dev.until("the alarm has rung", || {
+        dev.get("lobby").expect(200).json()["signed"].to_string().contains("rang")
+    });
+}
+
+const WITH_ALARM: &str = "actor!(GuestBook, init, alarm);
+
+impl Alarm for GuestBook {
+    fn alarm(_: u64, _: u32) -> Result<()> {
+        storage::exec(\"INSERT INTO signature (name) VALUES ('rang')\", params![])?;
+        Ok(())
+    }
+}";
 
 fn ctrl_c_ends_the_node_and_the_build_under_way(dev: &mut Dev) {
     // A build script that would not end.
