@@ -38,6 +38,8 @@ pub(crate) struct Capture {
     sums: PageChecksums,
     /// Read before a checkpoint, not asked for yet.
     pending: Option<Changes>,
+    /// Scans accepted so far.
+    reads: u64,
 }
 
 fn page_size() -> PageSize {
@@ -89,11 +91,12 @@ impl Capture {
             view.read(pgno, &mut page).map_err(unreadable)?;
             sums.set(pgno, &page);
         }
-        Ok(Self { place, sums, pending: None })
+        Ok(Self { place, sums, pending: None, reads: 0 })
     }
 
     /// Takes what a finished scan found.
     fn accept(&mut self, scan: Scan) {
+        self.reads += 1;
         self.place = scan.committed_at;
         let Some(commit) = scan.commit else { return };
         let before = self.sums.database();
@@ -205,19 +208,25 @@ impl Database {
             // All of it was read before the file was closed.
             return Ok(());
         }
-        let known = match &*self.capture.borrow() {
-            Some(capture) => capture.place,
-            None => return Ok(()),
-        };
-        let mut scan = Scan::new(self.here()?, known).map_err(unreadable)?;
-        while scan.step(FRAMES_PER_TURN).map_err(unreadable)? {
-            give_way().await;
-            self.here()?;
+        'again: loop {
+            let known = match &*self.capture.borrow() {
+                Some(capture) => (capture.place, capture.reads),
+                None => return Ok(()),
+            };
+            let mut scan = Scan::new(self.here()?, known.0).map_err(unreadable)?;
+            while scan.step(FRAMES_PER_TURN).map_err(unreadable)? {
+                give_way().await;
+                self.here()?;
+                // Another read ended meanwhile, and a checkpoint may have followed it: what this one has is old.
+                if self.capture.borrow().as_ref().is_none_or(|capture| capture.reads != known.1) {
+                    continue 'again;
+                }
+            }
+            if let Some(capture) = &mut *self.capture.borrow_mut() {
+                capture.accept(scan);
+            }
+            return Ok(());
         }
-        if let Some(capture) = &mut *self.capture.borrow_mut() {
-            capture.accept(scan);
-        }
-        Ok(())
     }
 
     /// The whole database as a snapshot file of transaction `txid`, made off the shard. It holds exactly what
@@ -235,7 +244,9 @@ impl Database {
     ) -> Result<Encoded, Error> {
         self.read_commits().await?;
         let (sums, place) = match &*self.capture.borrow() {
-            Some(Capture { pending: None, sums, place }) => ((sums.page_count(), sums.database()), *place),
+            Some(Capture { pending: None, sums, place, .. }) => {
+                ((sums.page_count(), sums.database()), *place)
+            }
             Some(_) => return Err(Error::refused("changes wait to be taken before a snapshot")),
             None => {
                 return Err(Error::refused("no snapshot of a database whose changes are not kept track of"));

@@ -219,6 +219,11 @@ impl Database {
         .await;
     }
 
+    /// Whether a statement runs or another thread works with the connection: what is asked of it now is refused.
+    pub fn is_busy(&self) -> bool {
+        self.is_away() || self.connection.is_busy.get()
+    }
+
     /// Whether the connection is with another thread.
     fn is_away(&self) -> bool {
         let mut away = self.away.borrow_mut();
