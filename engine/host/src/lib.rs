@@ -29,8 +29,9 @@ pub use bindings::websockets::{Acceptance, Connection, Message};
 pub use boundary::bugs_caught;
 pub use calls::{Call, CallError, CallOutcome, Calls};
 pub use event::{
-    ActorEvent, AlarmEvent, AnswerReceiver, AnswerSender, Cut, HttpAnswer, HttpEvent, Mistake, OpenAnswer,
-    RequestBody, RequestBodyError, ResponseBody, SocketClose, SocketMessage, SocketOpen, Ticket, Unanswered,
+    ActorEvent, AlarmEvent, AnswerReceiver, AnswerSender, Cut, HeldAnswer, HttpAnswer, HttpEvent,
+    Intercepted, Mistake, OpenAnswer, RequestBody, RequestBodyError, ResponseBody, SocketClose,
+    SocketMessage, SocketOpen, Ticket, Unanswered,
 };
 pub use headers::{for_hook as headers_for_hook, strip as strip_headers};
 pub use instance::{Instance, InstantiateError, instance_memory_bytes};

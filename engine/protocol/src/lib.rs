@@ -8,6 +8,7 @@ pub mod call_chain;
 pub mod call_signature;
 pub mod clock;
 pub mod close;
+pub mod durability;
 pub mod failover;
 pub mod forwarding;
 pub mod headers;

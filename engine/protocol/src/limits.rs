@@ -182,6 +182,13 @@ pub const LISTING_SILENCE: Duration = Duration::from_secs(5);
 /// Time history stays in the bucket before it may be collected (default of `--history-retention-secs`, R-HIST-1).
 pub const HISTORY_RETENTION: Duration = Duration::from_secs(3600);
 
+/// What one actor's output gate holds before its next event waits, in bytes of messages and bodies. A fast actor
+/// fills about a tenth of it during one slow upload.
+pub const GATE_HELD_BYTES_MAX: usize = 16 << 20;
+
+/// Answers, messages and requests one actor's output gate holds before its next event waits.
+pub const GATE_HELD_MAX: usize = 8192;
+
 /// Outbound requests one actor may have open at a time; the next one fails with `connection-limit-reached`.
 pub const OUTBOUND_REQUESTS_PER_ACTOR_MAX: usize = 32;
 

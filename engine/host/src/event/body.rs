@@ -4,6 +4,7 @@
 use std::{
     collections::VecDeque,
     fmt,
+    future::Future,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
@@ -155,7 +156,32 @@ pub struct ResponseBody(ResponseKind);
 
 enum ResponseKind {
     Whole(Bytes),
-    Streamed { pipe: Arc<Pipe>, remaining: Option<u64> },
+    Streamed { pipe: Arc<Pipe>, remaining: Option<u64>, gate: Option<Box<Gate>> },
+}
+
+type Passing = Pin<Box<dyn Future<Output = bool> + Send>>;
+type Chunk = Option<Result<Bytes, Cut>>;
+
+/// What every part of a streamed body has to pass, its end included.
+struct Gate {
+    ask: Box<dyn FnMut() -> Passing + Send>,
+    /// What was read and has not passed.
+    held: Option<(Chunk, Passing)>,
+}
+
+impl Gate {
+    fn poll(&mut self, pipe: &Pipe, cx: &mut Context<'_>) -> Poll<Chunk> {
+        if self.held.is_none() {
+            let Poll::Ready(chunk) = pipe.poll_read(cx) else { return Poll::Pending };
+            self.held = Some((chunk, (self.ask)()));
+        }
+        let Some((_, passing)) = &mut self.held else { return Poll::Pending };
+        let Poll::Ready(passes) = passing.as_mut().poll(cx) else { return Poll::Pending };
+        match self.held.take() {
+            Some((chunk, _)) if passes => Poll::Ready(chunk),
+            _ => Poll::Ready(Some(Err(Cut::Failed))),
+        }
+    }
 }
 
 impl ResponseBody {
@@ -169,6 +195,16 @@ impl ResponseBody {
     #[must_use]
     pub fn full(bytes: impl Into<Bytes>) -> Self {
         Self(ResponseKind::Whole(bytes.into()))
+    }
+
+    /// Lets each part that is still to come wait for an answer of `ask`; the body is cut at the first `false`. A whole
+    /// body stays as it is.
+    #[must_use]
+    pub fn gated(mut self, ask: impl FnMut() -> Passing + Send + 'static) -> Self {
+        if let ResponseKind::Streamed { gate, .. } = &mut self.0 {
+            *gate = Some(Box::new(Gate { ask: Box::new(ask), held: None }));
+        }
+        self
     }
 
     /// The whole body, if it was complete when the response was handed over.
@@ -198,8 +234,11 @@ impl Body for ResponseBody {
         match &mut self.get_mut().0 {
             ResponseKind::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             ResponseKind::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            ResponseKind::Streamed { pipe, remaining } => {
-                let polled = pipe.poll_read(cx);
+            ResponseKind::Streamed { pipe, remaining, gate } => {
+                let polled = match gate {
+                    Some(gate) => gate.poll(pipe, cx),
+                    None => pipe.poll_read(cx),
+                };
                 if let (Poll::Ready(Some(Ok(chunk))), Some(left)) = (&polled, remaining) {
                     *left = left.saturating_sub(chunk.len() as u64);
                 }
@@ -342,5 +381,8 @@ impl Drop for BodyWriter {
 /// A streamed response body; `length` is what its header promises.
 pub(crate) fn response_pipe(length: Option<u64>) -> (BodyWriter, ResponseBody) {
     let pipe = Arc::new(Pipe::default());
-    (BodyWriter(Arc::clone(&pipe)), ResponseBody(ResponseKind::Streamed { pipe, remaining: length }))
+    (
+        BodyWriter(Arc::clone(&pipe)),
+        ResponseBody(ResponseKind::Streamed { pipe, remaining: length, gate: None }),
+    )
 }

@@ -3,6 +3,7 @@
 
 mod answer;
 mod body;
+mod held;
 mod hook;
 mod request;
 
@@ -11,6 +12,7 @@ pub use answer::{AnswerReceiver, AnswerSender, HttpAnswer, Mistake, Unanswered};
 pub(crate) use body::ReaderGone;
 pub(crate) use body::{BodyWriter, Revocation, response_pipe};
 pub use body::{Cut, RequestBody, RequestBodyError, ResponseBody};
+pub use held::{HeldAnswer, Intercepted};
 pub use hook::{AlarmEvent, OpenAnswer, SocketClose, SocketMessage, SocketOpen};
 pub use request::HttpEvent;
 use std::time::Duration;

@@ -162,3 +162,60 @@ fn a_request_body_is_taken_back_when_its_event_ends() {
     drop(revocation);
     assert_eq!(chunk(&mut body, Waker::noop()), Poll::Ready(Some(Err(()))));
 }
+
+#[test]
+fn an_intercepted_answer_is_given_when_it_is_let_go() {
+    let intercepted = || {
+        let (event, outside) = HttpEvent::new(request());
+        let (event, answer) = ActorEvent::from(event).intercept();
+        let mut answer = answer.expect("requests are answered to a client");
+        assert!(poll(&mut answer, Waker::noop()).is_pending());
+        event.refuse(&Refusal::Stopping);
+        match poll(&mut answer, Waker::noop()) {
+            Poll::Ready(held) => (held, outside),
+            Poll::Pending => panic!("it was answered"),
+        }
+    };
+    let (held, mut outside) = intercepted();
+    assert!(poll(&mut outside, Waker::noop()).is_pending());
+    held.release(|body| body);
+    let given = poll(&mut outside, Waker::noop());
+    assert!(matches!(given, Poll::Ready(Err(Unanswered::Refused(Refusal::Stopping)))), "{given:?}");
+    let (held, mut outside) = intercepted();
+    held.fail(&Failure::Lost);
+    let given = poll(&mut outside, Waker::noop());
+    assert!(matches!(given, Poll::Ready(Err(Unanswered::Failed(Failure::Lost)))), "{given:?}");
+    let (held, mut outside) = intercepted();
+    drop(held);
+    assert!(matches!(poll(&mut outside, Waker::noop()), Poll::Ready(Err(Unanswered::Dropped))));
+    // The node itself waits for these.
+    let (event, _answer) = AlarmEvent::new();
+    assert!(ActorEvent::Alarm(event).intercept().1.is_none());
+}
+
+#[test]
+fn each_part_of_a_gated_body_waits_for_its_own_answer() {
+    let (writer, body) = response_pipe(None);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (doors, mut open) = (Arc::clone(&asked), Vec::new());
+    let (sender, knocks) = std::sync::mpsc::channel();
+    let mut body = body.gated(move || {
+        doors.fetch_add(1, Ordering::SeqCst);
+        let (opener, door) = tokio::sync::oneshot::channel::<()>();
+        sender.send(opener).expect("the test listens");
+        Box::pin(async move { door.await.is_ok() })
+    });
+    assert!(chunk(&mut body, Waker::noop()).is_pending());
+    assert_eq!(asked.load(Ordering::SeqCst), 0, "nothing was said yet");
+    writer.push(Bytes::from_static(b"one"));
+    writer.push(Bytes::from_static(b"two"));
+    assert!(chunk(&mut body, Waker::noop()).is_pending());
+    open.extend(knocks.try_iter());
+    assert_eq!(open.len(), 1);
+    open.remove(0).send(()).expect("it waits");
+    assert_eq!(chunk(&mut body, Waker::noop()), Poll::Ready(Some(Ok(Bytes::from_static(b"one")))));
+    assert!(chunk(&mut body, Waker::noop()).is_pending());
+    // The actor was lost.
+    drop(knocks.try_iter().next());
+    assert_eq!(chunk(&mut body, Waker::noop()), Poll::Ready(Some(Err(()))));
+}
