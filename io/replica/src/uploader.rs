@@ -190,6 +190,11 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
         Ok(())
     }
 
+    /// Everything up to this transaction is in the bucket.
+    pub fn landed_up_to(&self) -> u64 {
+        self.state.borrow().landed.txid
+    }
+
     /// Waits until everything up to transaction `txid`, which was pushed, is in the bucket.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wasmkeep_bucket::BucketUrl;
 use wasmkeep_node::config::OutboundRange;
-use wasmkeep_protocol::{ActorClass, access::Rule, lease::Timing, limits};
+use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability, lease::Timing, limits};
 
 pub use actor::{ActorCommand, ActorPath, At, Export, Inspect, Verify};
 pub use cluster::{ClusterCommand, ClusterStatus, Fence, Forget};
@@ -84,6 +84,11 @@ pub struct Serve {
     /// Who may reach CLASS from outside: open, existing, existing:NAME or internal. Repeatable.
     #[arg(long = "access", value_name = "CLASS=RULE", value_parser = parse_pair::<ActorClass, Rule>)]
     pub access: Vec<(ActorClass, Rule)>,
+
+    /// What is in the bucket before an answer of CLASS leaves: event (what was written durably) or gate (every
+    /// write it could have seen). Repeatable.
+    #[arg(long = "durability", value_name = "CLASS=WHEN", value_parser = parse_pair::<ActorClass, Durability>)]
+    pub durability: Vec<(ActorClass, Durability)>,
 
     /// How the node itself runs.
     #[command(flatten)]

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use wasmkeep_node::{Node, config::ClassConfig};
-use wasmkeep_protocol::access::Rule;
+use wasmkeep_protocol::{access::Rule, durability::Durability};
 
 use crate::{
     args::Demo,
@@ -26,7 +26,7 @@ pub fn demo(flags: Demo) -> Result<(), Failure> {
     for class in SAMPLES {
         let component = sample(&flags.samples, &format!("{class}.wasm"))?;
         let class = class.parse().map_err(|error| Failure::new(Status::Internal, error))?;
-        classes.push(ClassConfig { class, component, access: Rule::Open });
+        classes.push(ClassConfig { class, component, access: Rule::Open, durability: Durability::default() });
     }
     let stateless = sample(&flags.samples, SITE)?;
     let config = node_config(flags.node, classes, Some(stateless))?;

@@ -14,7 +14,7 @@ use wasmkeep_node::{
     config::{ActorLimits, ClassConfig, ClusterConfig, ComponentConfig},
     runtime::{CpuSet, Placement},
 };
-use wasmkeep_protocol::{ActorClass, access::Rule, lease::Exit, limits};
+use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability, lease::Exit, limits};
 
 use crate::{
     args::{self, EnvFile, Plaintext, Serve},
@@ -96,7 +96,7 @@ fn watch_membership(node: &Node, signals: &Signals) -> Arc<OnceLock<Exit>> {
 }
 
 fn config(flags: Serve) -> Result<Config, Failure> {
-    let Serve { stateless, actors, env, access, node } = flags;
+    let Serve { stateless, actors, env, access, durability, node } = flags;
     if actors.is_empty() && stateless.is_none() {
         let sentence = "nothing to serve: add --actor CLASS=FILE.wasm, or the path of a stateless component";
         return Err(Failure::new(Status::Usage, sentence));
@@ -121,6 +121,18 @@ fn config(flags: Serve) -> Result<Config, Failure> {
             return Err(Failure::new(Status::Usage, sentence));
         }
     }
+    let mut durabilities: BTreeMap<ActorClass, Durability> = BTreeMap::new();
+    for (class, durability) in durability {
+        known(&class, "--durability")?;
+        if durability == Durability::Gate && node.cluster.bucket.is_none() {
+            let sentence = "--durability gate waits for a bucket: add --bucket, or leave it out";
+            return Err(Failure::new(Status::Usage, sentence));
+        }
+        if durabilities.insert(class.clone(), durability).is_some() {
+            let sentence = format!("--durability is given twice for the class {class}: keep one");
+            return Err(Failure::new(Status::Usage, sentence));
+        }
+    }
     for class in env.iter().filter_map(|file| file.class.as_ref()) {
         known(class, "--env")?;
     }
@@ -129,7 +141,8 @@ fn config(flags: Serve) -> Result<Config, Failure> {
     for (class, path) in &actors {
         let component = component(path, values.of(Some(class)))?;
         let access = rules.remove(class).unwrap_or_default();
-        configured.push(ClassConfig { class: class.clone(), component, access });
+        let durability = durabilities.remove(class).unwrap_or_default();
+        configured.push(ClassConfig { class: class.clone(), component, access, durability });
     }
     let stateless = stateless.map(|path| component(&path, values.of(None))).transpose()?;
     node_config(node, configured, stateless)

@@ -37,6 +37,8 @@ fn what_cannot_be_served_is_one_sentence_and_its_own_status() {
         (vec![&*counter, &*counter], 2, "given twice"),
         (vec![&*counter, "--access=other=open"], 2, "add --actor other=FILE.wasm"),
         (vec![&*counter, "--env=other=x"], 2, "add --actor other=FILE.wasm"),
+        (vec![&*counter, "--durability=other=gate"], 2, "add --actor other=FILE.wasm"),
+        (vec![&*counter, "--durability=counter=gate"], 2, "add --bucket"),
         (vec![&*counter, "--cpuset=0-"], 2, "cpu"),
         (vec!["--actor=c=/does/not/exist.wasm"], 3, "cannot be read"),
         (vec![&*garbage], 3, "garbage.wasm"),

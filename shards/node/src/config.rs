@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule};
+use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule, durability::Durability};
 
 pub use crate::cluster::ClusterConfig;
 pub use crate::egress::OutboundRange;
@@ -59,6 +59,8 @@ pub struct ClassConfig {
     pub component: ComponentConfig,
     /// Who may reach it from outside.
     pub access: Rule,
+    /// What is in the bucket before its answers leave; on a node with a bucket.
+    pub durability: Durability,
 }
 
 /// Limits of actors. See `wasmkeep_protocol::limits` for the defaults.

@@ -12,7 +12,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use wasmkeep_host::{Identity, Timers, Version};
-use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule};
+use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule, durability::Durability};
 
 use crate::{cluster::Cluster, config::ActorLimits, egress::Egress, metrics::Metrics, runtime::OffloadPool};
 
@@ -21,6 +21,7 @@ pub(crate) struct Class {
     /// What instances are made of from now on.
     pub(crate) code: ArcSwap<Code>,
     pub(crate) access: Rule,
+    pub(crate) durability: Durability,
 }
 
 /// A component, loaded, with the values it sees.

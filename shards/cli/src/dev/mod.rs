@@ -20,7 +20,7 @@ use wasmkeep_node::{
     Node,
     config::{ClassConfig, ComponentConfig},
 };
-use wasmkeep_protocol::{ActorClass, access::Rule};
+use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability};
 
 use self::{
     build::{Building, Built},
@@ -180,7 +180,12 @@ impl Session {
 
     fn start(&self, component: ComponentConfig) -> Result<Serving, Failure> {
         let wasm = Arc::clone(&component.wasm);
-        let class = ClassConfig { class: self.class.clone(), component, access: Rule::Open };
+        let class = ClassConfig {
+            class: self.class.clone(),
+            component,
+            access: Rule::Open,
+            durability: Durability::default(),
+        };
         let mut config = node_config(self.flags.node.clone(), vec![class], None)?;
         config.line_numbers = true;
         let data_dir = config.data_dir.clone();

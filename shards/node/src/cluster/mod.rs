@@ -266,27 +266,27 @@ impl Cluster {
         begun.await.map_err(|Gone| GivenUp::Closed)
     }
 
-    /// Sends a commit on its way, behind those of this actor sent before.
-    pub(crate) async fn push(&self, actor: &ActorId, commit: Commit) -> Result<(), GivenUp> {
+    /// Sends a commit on its way, behind those of this actor sent before; `need` is what for.
+    pub(crate) async fn push(&self, actor: &ActorId, commit: Commit, need: Need) -> Result<(), GivenUp> {
         let (actor, txid) = (actor.clone(), commit.to.txid);
         let pushed = self.core.post(Lane::Durable, move |station| {
             let station = Rc::clone(station);
             if station.push(&actor, commit).is_ok() {
                 // Told by the flags; the wait only keeps them up to date.
-                tokio::task::spawn_local(async move { station.landed(&actor, txid, Need::Replicated).await });
+                tokio::task::spawn_local(async move { station.landed(&actor, txid, need).await });
             }
         });
         pushed.await.map_err(|Gone| GivenUp::Closed)
     }
 
-    /// Waits until the transaction is in the bucket, `commit` before it.
+    /// Waits until the transaction is in the bucket, `commit` before it; the last one that is.
     pub(crate) async fn landed(
         &self,
         actor: &ActorId,
         commit: Option<Commit>,
         txid: u64,
         need: Need,
-    ) -> Result<(), GivenUp> {
+    ) -> Result<u64, GivenUp> {
         let actor = actor.clone();
         let landed = self.core.run(Lane::Durable, move |station| {
             let station = Rc::clone(&station);

@@ -262,12 +262,12 @@ impl Station {
         pushed
     }
 
-    /// Waits until the transaction is in the bucket (R-DUR-1).
-    pub(super) async fn landed(&self, actor: &ActorId, txid: u64, need: Need) -> Result<(), GivenUp> {
+    /// Waits until the transaction is in the bucket (R-DUR-1); the last one that is.
+    pub(super) async fn landed(&self, actor: &ActorId, txid: u64, need: Need) -> Result<u64, GivenUp> {
         let stream = self.stream(actor)?;
         stream.uploader.landed(txid, need).await?;
         stream.flags.snapshot_due.store(stream.uploader.snapshot_due(), Ordering::Release);
-        Ok(())
+        Ok(stream.uploader.landed_up_to())
     }
 
     /// Uploads a periodic snapshot and, in the background, deletes what it made unnecessary (R-HIST-1).

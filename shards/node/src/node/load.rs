@@ -43,7 +43,11 @@ pub(super) fn load(
         let env = Arc::clone(&class.component.env);
         classes.insert(
             class.class.clone(),
-            Class { code: ArcSwap::from_pointee(Code { version, env }), access: class.access.clone() },
+            Class {
+                code: ArcSwap::from_pointee(Code { version, env }),
+                access: class.access.clone(),
+                durability: class.durability,
+            },
         );
     }
     let stateless = match &config.stateless {

@@ -5,6 +5,8 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 use wasmkeep_actor::{AlarmError, Guest, InitError, TurnEnd};
 use wasmkeep_host::{ActorEvent, Instance, instance_memory_bytes};
 
+use super::gate::Gated;
+
 /// Linear memory of all instances of a shard, in bytes.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryMeter(Cell<usize>);
@@ -20,13 +22,21 @@ pub(crate) struct MeteredInstance {
     instance: Instance,
     meter: Rc<MemoryMeter>,
     counted: usize,
+    /// What it says waits there.
+    gated: Option<Gated>,
 }
 
 impl MeteredInstance {
     pub(crate) fn new(instance: Instance, meter: Rc<MemoryMeter>) -> Self {
-        let mut metered = Self { instance, meter, counted: 0 };
+        let mut metered = Self { instance, meter, counted: 0, gated: None };
         metered.measure();
         metered
+    }
+
+    /// Behind its actor's gate, if it has one.
+    pub(super) fn behind(mut self, gated: Option<Gated>) -> Self {
+        self.gated = gated;
+        self
     }
 
     fn measure(&mut self) {
@@ -51,7 +61,10 @@ impl Guest for MeteredInstance {
     }
 
     async fn init(&mut self) -> Result<(), InitError> {
-        let result = self.instance.init().await;
+        let result = match &self.gated {
+            None => self.instance.init().await,
+            Some(gated) => Box::pin(gated.run(self.instance.init(), None)).await,
+        };
         self.measure();
         result
     }
@@ -65,13 +78,22 @@ impl Guest for MeteredInstance {
     }
 
     async fn alarm(&mut self, due_ms: u64, attempt: u32) -> Result<(), AlarmError> {
-        let result = self.instance.alarm(due_ms, attempt).await;
+        let result = match &self.gated {
+            None => self.instance.alarm(due_ms, attempt).await,
+            Some(gated) => Box::pin(gated.run(self.instance.alarm(due_ms, attempt), None)).await,
+        };
         self.measure();
         result
     }
 
     async fn deliver(&mut self, event: ActorEvent) -> TurnEnd {
-        let end = self.instance.deliver(event).await;
+        let end = match &self.gated {
+            None => self.instance.deliver(event).await,
+            Some(gated) => {
+                let (event, answer) = event.intercept();
+                Box::pin(gated.run(self.instance.deliver(event), answer)).await
+            }
+        };
         self.measure();
         end
     }

@@ -5,6 +5,7 @@ mod body;
 mod calls;
 mod calls_abroad;
 mod elsewhere;
+mod gate;
 mod guest;
 mod keeping;
 mod relaying;

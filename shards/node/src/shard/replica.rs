@@ -12,12 +12,14 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use futures::lock::Mutex;
 use wasmkeep_actor::Refusal;
 use wasmkeep_core::OnThread;
-use wasmkeep_protocol::{ActorId, history::Point, ownership::Denial};
+use wasmkeep_protocol::{ActorId, durability::Durability, history::Point, ownership::Denial};
 use wasmkeep_replica::{Commit, Content, GivenUp, Need, Surroundings};
 use wasmkeep_storage::{CommitSink, Config, Database, Error, OpenError};
 
+use super::gate::Gate;
 use crate::{
     cluster::{Cluster, Flags, TakeError},
     metrics::ClusterMetrics,
@@ -38,6 +40,10 @@ pub(crate) struct Replica {
     flags: Arc<Flags>,
     offload: Rc<OffloadPool>,
     metrics: ClusterMetrics,
+    /// Held while commits are read and handed over: two at once would mix up their order.
+    handing_over: Mutex<()>,
+    /// What the actor says waits here, if its class asks for it.
+    gate: Option<Rc<Gate>>,
 }
 
 /// Takes the actor and opens its latest state (R-OWN-1, R-RST-1, R-REPL-5).
@@ -48,6 +54,7 @@ pub(super) async fn open(
     path: &Path,
     config: &Config,
     metrics: &ClusterMetrics,
+    durability: Durability,
 ) -> Result<(Database, Rc<Replica>), Refusal> {
     let Some(epoch) = cluster.lease.epoch() else { return Err(no_lease()) };
     let taken = cluster.take(actor).await.map_err(refused_take)?;
@@ -84,6 +91,8 @@ pub(super) async fn open(
         flags,
         offload: Rc::clone(offload),
         metrics: metrics.clone(),
+        handing_over: Mutex::new(()),
+        gate: (durability == Durability::Gate).then(|| Gate::new(at.txid)),
     };
     let replica = Rc::new(replica);
     database.set_sink(Rc::clone(&replica) as Rc<dyn CommitSink>);
@@ -176,14 +185,40 @@ impl Replica {
         if !self.stands() {
             return Err("the actor is no longer this node's".into());
         }
-        let text = |error: Error| error.to_string();
-        if let Some(commit) = self.next_commit(database).await.map_err(text)? {
-            self.cluster.push(&self.actor, commit).await.map_err(|error| error.to_string())?;
+        let txid = self.hand_over(database).await.map_err(|error| error.to_string())?;
+        if let Some(gate) = &self.gate {
+            gate.event_ended(txid);
         }
         if self.flags.snapshot_due.load(Ordering::Acquire) {
             self.snapshot(database).await.map_err(|error| error.to_string())?;
         }
         Ok(())
+    }
+
+    /// The actor's gate, if it has one.
+    pub(crate) fn gate(&self) -> Option<&Rc<Gate>> {
+        self.gate.as_ref()
+    }
+
+    /// Hands what was committed to the bucket core; the transaction it leads to.
+    pub(super) async fn hand_over(&self, database: &Database) -> Result<u64, Error> {
+        let _alone = self.handing_over.lock().await;
+        if let Some(commit) = self.next_commit(database).await? {
+            let need = if self.gate.is_some() { Need::Durable } else { Need::Replicated };
+            let pushed = self.cluster.push(&self.actor, commit, need).await;
+            pushed.map_err(|error| Error::NotDurable(error.to_string()))?;
+        }
+        Ok(self.taken.get().txid)
+    }
+
+    /// Whether what is committed next goes to the bucket as a whole database, which no open transaction allows.
+    pub(super) fn needs_whole(&self) -> bool {
+        self.taken.get().is_empty()
+    }
+
+    /// Waits until `txid` is in the bucket; the last transaction that is.
+    pub(super) async fn landed(&self, txid: u64) -> Result<u64, GivenUp> {
+        self.cluster.landed(&self.actor, None, txid, Need::Durable).await
     }
 
     /// The actor is held meanwhile; a snapshot that fails costs no write (R-REPL-3).
@@ -225,21 +260,24 @@ impl Replica {
         Ok(Some(Commit { to, content }))
     }
 
-    /// The database is about to be closed: waits until all of it is in the bucket.
-    pub(crate) async fn settle(&self, database: &Database) {
+    /// The database is about to be closed: waits until all of it is in the bucket. Whether it is.
+    pub(crate) async fn settle(&self, database: &Database) -> bool {
         if !self.stands() {
-            return;
+            return false;
         }
         let last = async {
+            let _alone = self.handing_over.lock().await;
             let commit = self.next_commit(database).await.map_err(|error| error.to_string())?;
             let txid = self.taken.get().txid;
             let landed = self.cluster.landed(&self.actor, commit, txid, Need::Replicated).await;
-            landed.map_err(|error| error.to_string())
+            landed.map(drop).map_err(|error| error.to_string())
         };
-        if let Err(why) = last.await {
+        let settled = last.await;
+        if let Err(why) = &settled {
             let (class, name) = (&self.actor.class, &self.actor.name);
             tracing::error!(%class, %name, "the last writes of an actor that was closed may not be in the bucket: {why}");
         }
+        settled.is_ok()
     }
 
     /// Ends its uploads and gives the actor up.
@@ -267,10 +305,11 @@ fn now_ms() -> i64 {
 impl CommitSink for Replica {
     fn flush<'a>(&'a self, database: &'a Database) -> Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>> {
         Box::pin(async move {
+            let _alone = self.handing_over.lock().await;
             let commit = self.next_commit(database).await?;
             let txid = self.taken.get().txid;
             let landed = self.cluster.landed(&self.actor, commit, txid, Need::Durable).await;
-            landed.map_err(|error| Error::NotDurable(error.to_string()))
+            landed.map(drop).map_err(|error| Error::NotDurable(error.to_string()))
         })
     }
 }

@@ -13,17 +13,19 @@ use wasmkeep_actor::{
     Happening, Refusal, Started, World,
     alarm::{Book, Target},
 };
-use wasmkeep_host::{ActorEvent, AlarmEvent, Calls, Identity, InstantiateError, Setting};
+use wasmkeep_host::{ActorEvent, AlarmEvent, Calls, Identity, InstantiateError, Setting, outbound::Outbound};
 use wasmkeep_protocol::{
     ActorId, ActorName,
     alarm::Wake,
     close,
+    durability::Durability,
     limits::{SOCKET_CLOSE_WITHIN, SOCKET_MESSAGE_BYTES_MAX, SOCKET_QUEUE_BYTES_MAX},
 };
 use wasmkeep_storage::{Database, Offload, OpenError};
 
 use super::{
     Shard,
+    gate::{self, Gated, GatedCalls, GatedOutbound, GatedSockets},
     guest::{MemoryMeter, MeteredInstance},
     replica::{self, Replica},
 };
@@ -142,6 +144,19 @@ impl ShardWorld {
         }
     }
 
+    /// The setting with the actor's gate before every way out, if it has one.
+    fn gated(&self, id: &ActorId, mut setting: Setting) -> Setting {
+        let Some(replica) = self.replica(id) else { return setting };
+        let Some(gate) = replica.gate() else { return setting };
+        let calls = setting.calls.take();
+        setting.calls = calls.map(|calls| Rc::new(GatedCalls { calls, door: gate.door() }) as Rc<dyn Calls>);
+        let outbound = setting.outbound.take();
+        setting.outbound = outbound
+            .map(|outbound| Arc::new(GatedOutbound { outbound, door: gate.door() }) as Arc<dyn Outbound>);
+        setting.sockets = Some(Rc::new(GatedSockets::new(self.sockets.of(id), gate)));
+        setting
+    }
+
     fn replica(&self, id: &ActorId) -> Option<Rc<Replica>> {
         self.node.cluster.as_ref()?;
         self.replicas.borrow().get(id).cloned()
@@ -191,6 +206,8 @@ impl World for ShardWorld {
     async fn open(&self, id: &ActorId) -> Result<Database, Refusal> {
         if let Some(cluster) = &self.node.cluster {
             let path = self.database_path(id);
+            let durability =
+                self.node.classes.get(&id.class).map_or_else(Durability::default, |class| class.durability);
             let opened = replica::open(
                 cluster,
                 &self.offload,
@@ -198,12 +215,17 @@ impl World for ShardWorld {
                 &path,
                 &self.node.storage,
                 &self.node.metrics.cluster,
+                durability,
             )
             .await;
             if let Err(refusal) = &opened {
                 tracing::warn!(class = %id.class, name = %id.name, "{refusal}");
             }
             let (database, replica) = opened?;
+            if let Some(gate) = replica.gate() {
+                let (gate, replica) = (Rc::clone(gate), Rc::clone(&replica));
+                self.spawn(id, async move { gate::keep(gate, |txid| replica.landed(txid)).await });
+            }
             self.replicas.borrow_mut().insert(id.clone(), replica);
             // Another node may have set it.
             self.announce_alarm_of(id, &database);
@@ -241,7 +263,9 @@ impl World for ShardWorld {
         });
         let sockets = Rc::new(self.sockets.of(id)) as Rc<dyn wasmkeep_host::Sockets>;
         let setting = self.setting(identity, Some(Rc::clone(database)), Some(sockets), &code.env);
+        let setting = self.gated(id, setting);
         let started = self.metered(code.version.instantiate(setting).await);
+        let started = started.map(|guest| guest.behind(Gated::new(self.replica(id), database)));
         if let Err(refusal) = &started {
             tracing::error!(class = %id.class, name = %id.name, "{refusal}");
         }
@@ -269,7 +293,10 @@ impl World for ShardWorld {
         if let Some(replica) = &replica
             && !erasing
         {
-            replica.settle(&database).await;
+            let all_landed = replica.settle(&database).await;
+            if let Some(gate) = replica.gate() {
+                gate.close(all_landed);
+            }
         }
         database.close(&*self.offload).await;
         if let Some(replica) = replica
@@ -282,11 +309,15 @@ impl World for ShardWorld {
 
     async fn erase(&self, id: &ActorId) {
         let replica = self.replicas.borrow_mut().remove(id);
-        if let Some(replica) = replica
-            && let Err(error) = replica.delete().await
-        {
-            // As for a plain write whose node died: the next request finds the actor as it was (R-DEL-1).
-            tracing::error!(class = %id.class, name = %id.name, "a deletion may not be in the bucket: {error}");
+        if let Some(replica) = replica {
+            let deleted = replica.delete().await;
+            if let Some(gate) = replica.gate() {
+                gate.close(deleted.is_ok());
+            }
+            if let Err(error) = deleted {
+                // As for a plain write whose node died: the next request finds the actor as it was (R-DEL-1).
+                tracing::error!(class = %id.class, name = %id.name, "a deletion may not be in the bucket: {error}");
+            }
         }
         self.sockets.close_actor(id, close::NORMAL, "the actor was deleted");
         let path = self.database_path(id);

@@ -1,12 +1,14 @@
 //! The sockets of one actor as its code sees them.
 
+use std::rc::Rc;
+
 use wasmkeep_host::{Connection, Message, SocketGone};
 use wasmkeep_protocol::ActorId;
 
 use super::{
     frame::Frame,
     line::Input,
-    registry::{Note, Sockets},
+    registry::{Note, Socket, Sockets},
 };
 
 /// The sockets of one actor. It outlives none of its instances; the sockets do.
@@ -19,6 +21,42 @@ impl Sockets {
     /// Those of `actor`, for its code.
     pub(crate) fn of(&self, actor: &ActorId) -> ActorSockets {
         ActorSockets { sockets: self.clone(), actor: actor.clone() }
+    }
+}
+
+impl ActorSockets {
+    /// Whether messages can be sent to it.
+    pub(crate) fn is_open(&self, socket: u64) -> bool {
+        self.sockets.find(&self.actor, socket).is_some_and(|socket| socket.line.borrow().is_open())
+    }
+
+    /// Whether the actor has let it in, and has it still.
+    pub(crate) fn is_in(&self, socket: u64) -> bool {
+        self.sockets.find(&self.actor, socket).is_some_and(|socket| socket.is_in())
+    }
+
+    /// Those that are open, or those with `tag`.
+    pub(crate) fn open_ones(&self, tag: Option<&str>) -> Vec<u64> {
+        let all = self.sockets.all(&self.actor).into_iter();
+        all.filter(|socket| socket.answers_to(tag) && socket.line.borrow().is_open())
+            .map(|socket| socket.id)
+            .collect()
+    }
+
+    /// Queues one message for those of `to` that are still there; for how many.
+    pub(crate) fn send_to(&self, to: &[u64], message: Message) -> u32 {
+        let frame = frame(message);
+        self.send_frame(to.iter().filter_map(|socket| self.sockets.find(&self.actor, *socket)), &frame)
+    }
+
+    fn send_frame(&self, to: impl Iterator<Item = Rc<Socket>>, frame: &Frame) -> u32 {
+        let mut count = 0;
+        for socket in to {
+            self.sockets.step(&socket, Input::Send(frame.clone()));
+            count += u32::from(socket.line.borrow().is_open());
+        }
+        self.sockets.metrics().sent.inc_by(count.into());
+        count
     }
 }
 
@@ -60,14 +98,8 @@ impl wasmkeep_host::Sockets for ActorSockets {
     }
 
     fn broadcast(&self, tag: Option<&str>, message: Message) -> u32 {
-        let frame = frame(message);
-        let mut count = 0;
-        for socket in self.sockets.all(&self.actor).into_iter().filter(|socket| socket.answers_to(tag)) {
-            self.sockets.step(&socket, Input::Send(frame.clone()));
-            count += u32::from(socket.line.borrow().is_open());
-        }
-        self.sockets.metrics().sent.inc_by(count.into());
-        count
+        let all = self.sockets.all(&self.actor).into_iter();
+        self.send_frame(all.filter(|socket| socket.answers_to(tag)), &frame(message))
     }
 
     fn set_attachment(&self, socket: u64, attachment: Vec<u8>) -> Result<(), SocketGone> {

@@ -23,6 +23,7 @@ mod registry;
 mod relay;
 mod relays;
 
+pub(crate) use actor::ActorSockets;
 pub(crate) use connection::serve;
 pub(crate) use handshake::{Handshake, Refused, is_wanted};
 pub(crate) use line::Rules;
