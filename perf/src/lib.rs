@@ -3,6 +3,7 @@
 //! Measures whole processes from outside, the way a client and an operator see them. What happens inside one
 //! process is measured in `bench/`.
 
+pub mod bucket;
 pub mod chaos;
 pub mod http;
 pub mod load;
