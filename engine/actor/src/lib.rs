@@ -8,6 +8,8 @@ pub mod alarm;
 mod guest;
 pub mod lifecycle;
 pub mod roster;
+mod world;
 
-pub use actors::{Actors, Happening, Limits, Started, World, panic_text};
+pub use actors::{Actors, panic_text};
 pub use guest::{AlarmError, Event, Failure, Guest, InitError, Refusal, TurnEnd};
+pub use world::{Happening, Limits, Started, World};
