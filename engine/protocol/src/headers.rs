@@ -9,6 +9,9 @@ pub const NODE: &str = "x-wasmkeep-node";
 /// The node that sent a request on to this one: it goes no further (R-FWD-1).
 pub const FORWARDED: &str = "x-wasmkeep-forwarded";
 
+/// In a node's answer to another: it does not hold the actor and did nothing with the request.
+pub const ELSEWHERE: &str = "x-wasmkeep-elsewhere";
+
 /// The actor that called, on a signed call between nodes only (R-CALL-2).
 pub const CALLER: &str = "x-wasmkeep-caller";
 

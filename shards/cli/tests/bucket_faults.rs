@@ -183,3 +183,28 @@ fn reads_that_break_off_are_sent_again_and_those_that_always_do_are_told_as_such
     });
     assert_eq!(count(&second), "2");
 }
+
+// R-FWD-1, R-OWN-1
+#[test]
+fn a_request_sent_on_to_the_same_node_again_costs_the_bucket_nothing() {
+    let bucket = FaultServer::start();
+    let start = |id: &str| {
+        let id = format!("--node-id={id}");
+        let flags = FLAGS.map(|flag| if flag.starts_with("--node-id") { id.as_str() } else { flag });
+        Node::start_in(&bucket.environment(), &flags)
+    };
+    let (a, b) = std::thread::scope(|scope| {
+        let (a, b) = (scope.spawn(|| start("a")), scope.spawn(|| start("b")));
+        (a.join().unwrap(), b.join().unwrap())
+    });
+    assert_eq!(durable(&b), 200);
+    eventually("the nodes know each other", || a.get("/actor/counter/alice").status == 200);
+    bucket.seen();
+    for _ in 0..20 {
+        let answer = a.get("/actor/counter/alice").expect(200);
+        assert_eq!(answer.header("x-wasmkeep-node"), Some("b"));
+    }
+    let seen = bucket.seen();
+    let of_actor: Vec<_> = seen.iter().filter(|seen| seen.target.contains("alice")).collect();
+    assert!(of_actor.is_empty(), "{of_actor:?}");
+}

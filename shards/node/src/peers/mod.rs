@@ -69,6 +69,20 @@ impl Peers {
         Self { idle: Rc::default(), addresses: RefCell::default(), offload, sleeper }
     }
 
+    /// Whether a connection to the node at `url` is open, or can be opened now; it is kept for the next request.
+    pub(crate) async fn reach(&self, url: &str) -> bool {
+        let Some(address) = self.address(url).await else { return false };
+        let connection = match self.take_idle(address) {
+            Some(connection) => connection,
+            None => match self.open(address).await {
+                Ok(connection) => connection,
+                Err(_) => return false,
+            },
+        };
+        self.idle.borrow_mut().entry(address).or_default().push(connection);
+        true
+    }
+
     /// Sends a request to the node at `url` (`http://HOST:PORT`) and gives the head of its answer.
     ///
     /// # Errors

@@ -1,10 +1,12 @@
 //! Requests for actors this node may not hold: takes the actor, or sends the request to the node that has it, or
 //! keeps it until one of the two is possible (R-FWD, R-WAIT). Who owns what is decided by `protocol`.
 
-use std::rc::Rc;
+use std::{cell::RefCell, num::NonZeroUsize, rc::Rc};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, request::Parts};
 use http_body::Body;
+use http_body_util::Full;
+use lru::LruCache;
 use wasmkeep_host::strip_headers;
 use wasmkeep_protocol::{
     ActorId, NodeId,
@@ -12,9 +14,13 @@ use wasmkeep_protocol::{
     failover::End,
     forwarding::{Ask, Here, Origin, Refusal, Route, route},
     headers,
+    view::Standing,
 };
 
-use super::{Shard, answer, body, keeping::Keeping};
+use super::{
+    Shard, answer, body,
+    keeping::{Keeping, moment},
+};
 use crate::{
     cluster::Cluster,
     http as front,
@@ -28,9 +34,53 @@ pub(super) struct Abroad {
     pub(super) peers: Peers,
     pub(super) keeping: Rc<Keeping>,
     pub(super) relays: Relays,
+    pub(super) hints: Hints,
+}
+
+/// Actors whose node is remembered by a shard.
+const HINTS_MAX: NonZeroUsize = NonZeroUsize::new(16 << 10).expect("it is not zero");
+
+/// Which node had an actor when its record was last read: a request to it then costs no read of the bucket. A hint that
+/// is out of date leads to a node that says so and does nothing (R-FWD-1).
+pub(super) struct Hints(RefCell<LruCache<ActorId, NodeId>>);
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self(RefCell::new(LruCache::new(HINTS_MAX)))
+    }
+}
+
+impl Hints {
+    fn get(&self, id: &ActorId) -> Option<NodeId> {
+        self.0.borrow_mut().get(id).cloned()
+    }
+
+    fn remember(&self, id: &ActorId, node: &NodeId) {
+        self.0.borrow_mut().put(id.clone(), node.clone());
+    }
+
+    fn forget(&self, id: &ActorId) {
+        self.0.borrow_mut().pop(id);
+    }
 }
 
 impl Abroad {
+    /// The node that had the actor last, while it is live and can be reached: one that stopped a moment ago has given
+    /// its actors up, and their records say so.
+    async fn hinted(&self, id: &ActorId) -> Option<NodeId> {
+        let node = self.hints.get(id)?;
+        let is_live = self.cluster.view.load().standing(&node, moment()) == Standing::Live;
+        if is_live
+            && !self.keeping.with_suspects(|suspects| suspects.suspects(&node))
+            && let Some(url) = self.url(&node)
+            && self.peers.reach(&url).await
+        {
+            return Some(node);
+        }
+        self.hints.forget(id);
+        None
+    }
+
     /// Where another node is reached, while its heartbeat is in view.
     pub(super) fn url(&self, node: &NodeId) -> Option<String> {
         let view = self.cluster.view.load_full();
@@ -86,13 +136,26 @@ impl Shard {
         if self.actors.is_resident(id) {
             return Place::Here;
         }
-        let denial = match abroad.cluster.claim(id, false).await {
+        if ask.origin != Origin::Peer
+            && let Some(node) = abroad.hinted(id).await
+        {
+            return Place::There(node);
+        }
+        self.place_anew(abroad, id, ask, false).await
+    }
+
+    /// As [`Shard::place`], asking the bucket core; `fresh`: and the bucket, whatever is remembered.
+    async fn place_anew(&self, abroad: &Abroad, id: &ActorId, ask: Ask, fresh: bool) -> Place {
+        let denial = match abroad.cluster.claim(id, fresh).await {
             Ok(_) => return Place::Here,
             Err(denial) => denial,
         };
         let keeps = !abroad.cluster.config.failover_wait.is_zero() && self.node.is_ready();
         match abroad.keeping.with_suspects(|suspects| route(ask, &denial, Here { keeps }, suspects)) {
-            Route::Forward(node) => Place::There(node),
+            Route::Forward(node) => {
+                abroad.hints.remember(id, &node);
+                Place::There(node)
+            }
             Route::Refuse(refusal) => Place::Refused(refusal),
             Route::Keep(owner) => match abroad.keeping.keep(id, &owner).await {
                 Ok(End::Served) => Place::Here,
@@ -120,33 +183,67 @@ impl Shard {
         }
     }
 
-    /// Sends a request to the node that holds its actor, once, and gives its answer (R-FWD-1 to R-FWD-3).
+    /// Sends a request to the node that holds its actor, once, and gives its answer (R-FWD-1 to R-FWD-3). One without
+    /// a body is sent on to another node when the first says that it has done nothing with it.
     pub(super) async fn forward(
         &self,
         abroad: &Abroad,
+        id: &ActorId,
         node: &NodeId,
         mut parts: Parts,
         request_body: front::RequestBody,
     ) -> Response<front::ResponseBody> {
+        let again = request_body.is_end_stream().then(|| (parts.clone(), ask(&parts, true)));
+        let length = parts.headers.get(http::header::CONTENT_LENGTH).cloned();
+        self.for_peer(&mut parts);
+        if let Some(length) = length.filter(|_| !request_body.is_end_stream()) {
+            parts.headers.insert(http::header::CONTENT_LENGTH, length);
+        }
+        let request = Request::from_parts(parts, PeerBody::Client(request_body));
+        let first = self.send_there(abroad, id, node, request).await;
+        let (true, Some((mut parts, ask))) = (is_elsewhere(&first), again) else { return first };
+        let other = match self.place_anew(abroad, id, ask, true).await {
+            Place::There(other) => other,
+            // Free by now, or nowhere: the client asks again, and finds it here.
+            Place::Here | Place::Refused(_) => return first,
+        };
+        self.for_peer(&mut parts);
+        let request = Request::from_parts(parts, PeerBody::Whole(Full::default()));
+        self.send_there(abroad, id, &other, request).await
+    }
+
+    /// What passes to another node of a client's headers.
+    fn for_peer(&self, parts: &mut Parts) {
+        strip_headers(&mut parts.headers);
+        parts.headers.remove(http::header::EXPECT);
+        parts.headers.insert(headers::FORWARDED, self.node_header.clone());
+    }
+
+    async fn send_there(
+        &self,
+        abroad: &Abroad,
+        id: &ActorId,
+        node: &NodeId,
+        request: Request<PeerBody>,
+    ) -> Response<front::ResponseBody> {
         let refuse = |refusal: Refusal| {
+            abroad.hints.forget(id);
             self.node.metrics.cluster.forwarded("refused");
             refused(refusal).map(|body| body::response(body, None))
         };
         let Some(url) = abroad.url(node) else { return refuse(Refusal::NotReachable) };
-        let length = parts.headers.get(http::header::CONTENT_LENGTH).cloned();
-        strip_headers(&mut parts.headers);
-        parts.headers.remove(http::header::EXPECT);
-        if let Some(length) = length.filter(|_| !request_body.is_end_stream()) {
-            parts.headers.insert(http::header::CONTENT_LENGTH, length);
-        }
-        parts.headers.insert(headers::FORWARDED, self.node_header.clone());
-        match abroad.peers.send(&url, Request::from_parts(parts, PeerBody::Client(request_body))).await {
+        match abroad.peers.send(&url, request).await {
             Ok(answer) => {
                 self.node.metrics.cluster.forwarded("answered");
                 let (mut head, incoming) = answer.into_parts();
                 let by = head.headers.get(headers::NODE).cloned();
+                let elsewhere = head.headers.get(headers::ELSEWHERE).cloned();
                 strip_headers(&mut head.headers);
                 head.headers.insert(headers::NODE, by.unwrap_or_else(|| named(node)));
+                if let Some(elsewhere) = elsewhere {
+                    abroad.hints.forget(id);
+                    head.headers.insert(headers::ELSEWHERE, elsewhere);
+                }
                 Response::from_parts(head, front::ResponseBody::stream(incoming))
             }
             Err(remedy) => {
@@ -159,14 +256,23 @@ impl Shard {
     }
 }
 
+/// Whether a node said that the actor is not its own.
+fn is_elsewhere(answer: &Response<front::ResponseBody>) -> bool {
+    answer.headers().contains_key(headers::ELSEWHERE)
+}
+
 /// The answer that says why a request was not served.
 pub(super) fn refused(refusal: Refusal) -> Response<wasmkeep_host::ResponseBody> {
     let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    if status == StatusCode::SERVICE_UNAVAILABLE {
+    let mut response = if status == StatusCode::SERVICE_UNAVAILABLE {
         answer::retry_later(status, &refusal.to_string())
     } else {
         answer::sentence(status, &refusal.to_string())
+    };
+    if refusal == Refusal::Elsewhere {
+        response.headers_mut().insert(headers::ELSEWHERE, HeaderValue::from_static("1"));
     }
+    response
 }
 
 pub(super) fn named(node: &NodeId) -> HeaderValue {

@@ -117,6 +117,7 @@ impl Shard {
                 node.metrics.cluster.clone(),
                 node.connections_max / context.count,
             ),
+            hints: elsewhere::Hints::default(),
             relays: socket::Relays::new(
                 context.sleeper.clone(),
                 node.limits.socket_ping_after * 2,
@@ -227,7 +228,7 @@ impl Shard {
                         answered
                     }
                     Ok(Some((abroad, node))) => {
-                        let response = self.forward(abroad, &node, parts, request_body).await;
+                        let response = self.forward(abroad, &id, &node, parts, request_body).await;
                         self.metrics.answered(Some(&id.class), response.status());
                         return response;
                     }
