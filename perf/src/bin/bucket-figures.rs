@@ -27,9 +27,9 @@ use wasmkeep_perf::{
 /// Longest wait for one answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Durable writes measured one after the other. With the first, whose upload is a snapshot, as many files as a
-/// history has before a periodic snapshot.
-const DURABLE_WRITES: usize = 64;
+/// Durable writes measured one after the other. After the first, whose upload is a snapshot, one more would bring the
+/// periodic snapshot, and the restore would read only that.
+const DURABLE_WRITES: usize = 63;
 
 /// Clients of the actor behind the gate, fewer than its mailbox has places.
 const GATE_CLIENTS: usize = 192;
