@@ -23,8 +23,7 @@ const FRAME_BYTES: usize = FRAME_HEADER_BYTES + PAGE;
 /// The first word of a log; its lowest bit says that checksums are over big-endian words.
 const MAGIC: u32 = 0x377f_0682;
 
-/// One of SQLite's own open files. Another descriptor of the database would, when closed, take this process's
-/// locks on it away.
+/// One of SQLite's own open files, read beside it.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenFile(*mut ffi::sqlite3_file);
 
