@@ -285,3 +285,40 @@ fn the_operators_commands_read_what_a_node_wrote_and_stop_it() {
     let (status, log) = node.wait();
     assert_eq!(status.code(), Some(15), "{log}");
 }
+
+// R-RST-4
+#[test]
+fn killed_at_any_moment_of_a_restore_the_next_one_is_whole() {
+    let bucket = Bucket::new();
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    let node = bucket.node_on("a", &disk, &[]);
+    let script =
+        "CREATE TABLE t (x); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 600)
+        INSERT INTO t SELECT randomblob(20000) FROM n";
+    node.steps(
+        "big",
+        json!([{"as": "script", "sql": script}, {"as": "durable", "sql": "INSERT INTO t VALUES ('last')"}]),
+    );
+    node.kill();
+    let local = disk.join("actors/default/sql/big.db");
+    for wait_ms in [30, 120] {
+        // What is there is not what the history ends with, so it is rebuilt and the old file set aside.
+        std::fs::remove_file(local.with_extension("db-wal")).ok();
+        std::fs::write(&local, b"an older file").unwrap();
+        let node = bucket.node_on("a", &disk, &[]);
+        let address = node.address;
+        let asking = std::thread::spawn(move || {
+            // Its node is killed under it.
+            let _ = support::agent().get(format!("http://{address}/actor/sql/big/size")).call();
+        });
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        node.kill();
+        asking.join().unwrap();
+    }
+    let node = bucket.node_on("a", &disk, &[]);
+    let rows = node.steps("big", json!([{"sql": "SELECT count(*), sum(length(x)) FROM t"}]));
+    assert_eq!(rows[0]["ok"]["rows"][0], json!([601, 12_000_004]), "{rows}");
+    let sound = node.steps("big", json!([{"sql": "PRAGMA integrity_check"}]));
+    assert!(sound.to_string().contains("ok") && !sound.to_string().contains("page"), "{sound}");
+}
