@@ -89,7 +89,10 @@ fn outcome(step: &Step) -> Result<Json> {
         "cursor" => read_cursor(step, &params),
         "alarm" => set_alarm(&step.sql),
         other => {
-            return Err(Error::new(400, format!("as={other}: exec, durable, query, script, cursor or alarm")));
+            return Err(Error::new(
+                400,
+                format!("as={other}: exec, durable, query, script, cursor or alarm"),
+            ));
         }
     };
     Ok(match outcome {
