@@ -186,10 +186,13 @@ impl Peers {
             stream.set_nodelay(true).map_err(failed)?;
             handshake(PeerIo::new(stream)).await.map_err(failed)
         };
-        match self.sleeper.timeout(FORWARD_CONNECT, opening).await {
-            Ok(opened) => opened,
-            Err(_) => Err(Error::from(ErrorKind::TimedOut)),
+        let opened = self.sleeper.timeout(FORWARD_CONNECT, opening).await;
+        let opened = opened.unwrap_or_else(|_| Err(Error::from(ErrorKind::TimedOut)));
+        if opened.is_err() {
+            // Its name may lead elsewhere by now.
+            self.addresses.borrow_mut().retain(|_, known| *known != address);
         }
+        opened
     }
 
     /// Where `url` leads; a name is looked up once, off the shard.
