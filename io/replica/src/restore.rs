@@ -108,13 +108,22 @@ impl<B: Bucket, S: Surroundings> Restorer<B, S> {
     }
 
     /// Puts the latest state at `path`, which nobody has open. A database there, current or not, is set aside.
+    /// `looked` is what [`Restorer::look`] found under the same hold; it saves a listing.
     ///
     /// # Errors
     /// [`RestoreError`].
-    pub async fn rebuild(&self, folder: &str, path: &Path) -> Result<Restored, RestoreError> {
-        let mut plans = 0;
+    pub async fn rebuild(
+        &self,
+        folder: &str,
+        path: &Path,
+        looked: Option<History>,
+    ) -> Result<Restored, RestoreError> {
+        let (mut plans, mut looked) = (0, looked);
         loop {
-            let history = self.look(folder).await?;
+            let history = match looked.take() {
+                Some(history) => history,
+                None => self.look(folder).await?,
+            };
             let Some(plan) = history.plan() else { return Ok(Restored { history, point: Point::START }) };
             plans += 1;
             match self.carry_out(folder, path, &history, plan).await {

@@ -156,7 +156,7 @@ impl Hold {
                         return self.found(&history, Way::Current, None).await;
                     }
                 }
-                history = restorer.rebuild(&self.folder(), &self.path).await?.history;
+                history = restorer.rebuild(&self.folder(), &self.path, Some(history)).await?.history;
                 if history.is_deleted() {
                     return self.found(&history, Way::Deleted, None).await;
                 }

@@ -77,7 +77,7 @@ fn heartbeats_go_out_while_a_restore_is_checked_and_written() {
             ReadBudget::default(),
             PAGES,
         );
-        let restoring = tokio::task::spawn_local(async move { restorer.rebuild("a/", &path).await });
+        let restoring = tokio::task::spawn_local(async move { restorer.rebuild("a/", &path, None).await });
         let (mut beats, mut longest) = (0u32, std::time::Duration::ZERO);
         while !restoring.is_finished() {
             let asked = Instant::now();

@@ -190,7 +190,7 @@ impl Rig {
     }
 
     pub async fn restore(&self) -> Result<Restored, RestoreError> {
-        self.restorer().rebuild(FOLDER, &self.path()).await
+        self.restorer().rebuild(FOLDER, &self.path(), None).await
     }
 
     /// The names in the actor's local folder.

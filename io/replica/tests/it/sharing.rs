@@ -56,7 +56,7 @@ fn restores_share_the_budget_and_none_is_ended_by_what_others_read() {
             .map(|(actor, folder)| {
                 let path = rig.folder.path().join(format!("{actor}.db"));
                 let restorer = &restorer;
-                async move { restorer.rebuild(folder, &path).await }
+                async move { restorer.rebuild(folder, &path, None).await }
             })
             .collect();
         while let Some(restored) = restores.next().await {
@@ -80,7 +80,7 @@ fn a_restore_that_is_dropped_gives_its_places_back() {
         let path = rig.folder.path().join("x.db");
         {
             let mut restores: FuturesUnordered<_> =
-                folders.iter().map(|folder| restorer.rebuild(folder, &path)).map(Box::pin).collect();
+                folders.iter().map(|folder| restorer.rebuild(folder, &path, None)).map(Box::pin).collect();
             let first = std::pin::pin!(restores.next());
             let later = std::pin::pin!(rig.clock.sleep(Duration::from_secs(1)));
             futures::future::select(first, later).await;
@@ -88,7 +88,7 @@ fn a_restore_that_is_dropped_gives_its_places_back() {
         }
         assert_eq!(rig.budget.in_flight(), (0, 0));
         rig.bucket.script(|_, _| Fault::None);
-        let restored = restorer.rebuild(&folders[0], &path).await.unwrap();
+        let restored = restorer.rebuild(&folders[0], &path, None).await.unwrap();
         assert_eq!(restored.point, model.point());
     });
 }

@@ -28,8 +28,8 @@ use wasmkeep_protocol::{
     view::View,
 };
 use wasmkeep_replica::{
-    Commit, Content, GivenUp, HistoryError, Hold, Need, ReadBudget, RestoreError, Restorer, Uploader, Ways,
-    collect,
+    Commit, Content, GivenUp, History, HistoryError, Hold, Need, ReadBudget, RestoreError, Restorer,
+    Uploader, Ways, collect,
 };
 
 use super::{Word, lease::LeaseCell};
@@ -120,6 +120,8 @@ pub(super) struct Station {
     holds: Rc<Holds<Way, OnThread, Place>>,
     restorer: Restorer<Way, OnThread>,
     streams: RefCell<HashMap<ActorId, Rc<Stream>>>,
+    /// Histories of actors that are being opened.
+    looked: RefCell<HashMap<ActorId, History>>,
     /// Waits of failed snapshots of actors that sleep (R-REPL-3).
     schedules: RefCell<HashMap<ActorId, SnapshotSchedule>>,
     /// Itself, for the tasks it starts.
@@ -144,6 +146,7 @@ impl Station {
             holds,
             restorer,
             streams: RefCell::default(),
+            looked: RefCell::default(),
             schedules: RefCell::default(),
             this: OnceCell::new(),
         });
@@ -175,6 +178,7 @@ impl Station {
             Told::Lapsed => {
                 self.plan.lease.lapse();
                 self.holds.lapsed();
+                self.looked.borrow_mut().clear();
                 // Their uploads end: whatever lands now is in nobody's history.
                 for (_, stream) in self.streams.borrow_mut().drain() {
                     stream.flags.ended.store(true, Ordering::Release);
@@ -208,7 +212,9 @@ impl Station {
         let generation = self.holds.take(actor, false).await.map_err(TakeError::Denied)?;
         let history = self.restorer.look(&self.folder(actor)).await?;
         let end = history.end().unwrap_or(Point::START);
-        Ok(Taken { generation, end, uploads: history.uploads_since_snapshot() })
+        let uploads = history.uploads_since_snapshot();
+        self.looked.borrow_mut().insert(actor.clone(), history);
+        Ok(Taken { generation, end, uploads })
     }
 
     /// Whether the bucket has data of the actor.
@@ -219,12 +225,14 @@ impl Station {
 
     /// Puts the actor's latest state at `path` (R-RST-4).
     pub(super) async fn rebuild(&self, actor: &ActorId, path: PathBuf) -> Result<(Point, u64), RestoreError> {
-        let restored = self.restorer.rebuild(&self.folder(actor), &path).await?;
+        let looked = self.looked.borrow_mut().remove(actor);
+        let restored = self.restorer.rebuild(&self.folder(actor), &path, looked).await?;
         Ok((restored.point, restored.history.uploads_since_snapshot()))
     }
 
     /// Begins the uploads of an actor that is open at `at`.
     pub(super) fn begin(&self, actor: &ActorId, generation: u64, at: Point, uploads: u64) -> Arc<Flags> {
+        self.looked.borrow_mut().remove(actor);
         let flags = Arc::new(Flags::default());
         let waits = self.schedules.borrow_mut().remove(actor);
         let schedule = waits.unwrap_or_else(|| SnapshotSchedule::new(uploads));
