@@ -159,7 +159,10 @@ impl Shard {
             Route::Refuse(refusal) => Place::Refused(refusal),
             Route::Keep(owner) => match abroad.keeping.keep(id, &owner).await {
                 Ok(End::Served) => Place::Here,
-                Ok(End::Sent(node) | End::OwnerAlive(node)) => Place::There(node),
+                Ok(End::Sent(node) | End::OwnerAlive(node)) => {
+                    abroad.hints.remember(id, &node);
+                    Place::There(node)
+                }
                 Ok(End::LeaseLapsed) => Place::Refused(Refusal::NoLease),
                 Ok(_) | Err(_) => Place::Refused(Refusal::NotReachable),
             },
