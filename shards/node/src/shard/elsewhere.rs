@@ -1,7 +1,7 @@
 //! Requests for actors this node may not hold: takes the actor, or sends the request to the node that has it, or
 //! keeps it until one of the two is possible (R-FWD, R-WAIT). Who owns what is decided by `protocol`.
 
-use std::{cell::RefCell, num::NonZeroUsize, rc::Rc};
+use std::{cell::RefCell, num::NonZeroUsize, rc::Rc, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, request::Parts};
 use http_body::Body;
@@ -11,6 +11,7 @@ use wasmkeep_host::strip_headers;
 use wasmkeep_protocol::{
     ActorId, NodeId,
     access::Decision,
+    clock::Moment,
     failover::End,
     forwarding::{Ask, Here, Origin, Refusal, Route, route},
     headers,
@@ -41,26 +42,37 @@ pub(super) struct Abroad {
 const HINTS_MAX: NonZeroUsize = NonZeroUsize::new(16 << 10).expect("it is not zero");
 
 /// Which node had an actor when its record was last read: a request to it then costs no read of the bucket. A hint that
-/// is out of date leads to a node that says so and does nothing (R-FWD-1).
-pub(super) struct Hints(RefCell<LruCache<ActorId, NodeId>>);
-
-impl Default for Hints {
-    fn default() -> Self {
-        Self(RefCell::new(LruCache::new(HINTS_MAX)))
-    }
+/// is out of date leads to a node that says so and does nothing (R-FWD-1). It holds no longer than an actor stays awake
+/// without a request: one that sleeps is nobody's, and whoever is asked takes it (R-WS-2).
+pub(super) struct Hints {
+    nodes: RefCell<LruCache<ActorId, (NodeId, Moment)>>,
+    life: Duration,
 }
 
 impl Hints {
+    /// `life`: idle time before an actor hibernates.
+    pub(super) fn new(life: Duration) -> Self {
+        Self { nodes: RefCell::new(LruCache::new(HINTS_MAX)), life }
+    }
+
     fn get(&self, id: &ActorId) -> Option<NodeId> {
-        self.0.borrow_mut().get(id).cloned()
+        let mut nodes = self.nodes.borrow_mut();
+        let (node, used) = nodes.get_mut(id)?;
+        let now = moment();
+        if now.since(*used) >= self.life {
+            nodes.pop(id);
+            return None;
+        }
+        *used = now;
+        Some(node.clone())
     }
 
     fn remember(&self, id: &ActorId, node: &NodeId) {
-        self.0.borrow_mut().put(id.clone(), node.clone());
+        self.nodes.borrow_mut().put(id.clone(), (node.clone(), moment()));
     }
 
     fn forget(&self, id: &ActorId) {
-        self.0.borrow_mut().pop(id);
+        self.nodes.borrow_mut().pop(id);
     }
 }
 

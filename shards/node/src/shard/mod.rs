@@ -117,7 +117,7 @@ impl Shard {
                 node.metrics.cluster.clone(),
                 node.connections_max / context.count,
             ),
-            hints: elsewhere::Hints::default(),
+            hints: elsewhere::Hints::new(node.limits.hibernate_after),
             relays: socket::Relays::new(
                 context.sleeper.clone(),
                 node.limits.socket_ping_after * 2,
