@@ -67,6 +67,12 @@ pub enum Refusal {
     /// It reached this node as the actor's, and is another's.
     #[error("the actor is on another node; retry")]
     Elsewhere,
+    /// The node refused this node's certificate and read nothing (R-TLS-5).
+    #[error("the actor's node refused this node's certificate; retry")]
+    CertificateRefused,
+    /// The node talks plain HTTP, and this one does not (R-TLS-3).
+    #[error("the actor's node has no cluster listener, and this node uses no plain HTTP; retry")]
+    PlainNode,
     /// This node's lease is not valid.
     #[error("this node cannot reach the cluster's bucket; retry")]
     NoLease,
@@ -138,6 +144,9 @@ pub enum Trouble {
     ClosedUnused,
     /// The connection failed after something was written.
     Lost,
+    /// The node refused this node's certificate, or a new connection with TLS gave the request back unsent: whatever
+    /// closed it, nothing was read (R-TLS-5).
+    Untrusted,
     /// No answer within [`crate::limits::FORWARD_ANSWER`].
     Silent,
 }
@@ -162,6 +171,8 @@ pub enum Again {
     SameNode,
     /// To the node that the actor's record names when it is read now.
     ReadRecord,
+    /// To the same node, when [`crate::trust::Resend`] says so; a forwarded request is not, its body is not kept.
+    Later,
 }
 
 /// A request that may have been written is never sent again (R-FWD-2), unless the node it was written to says that
@@ -173,6 +184,7 @@ pub fn remedy(trouble: Trouble) -> Remedy {
         Trouble::Elsewhere => Remedy { again: Again::ReadRecord, ..refuse(Refusal::Elsewhere) },
         Trouble::NotOpened => Remedy { suspect: true, ..refuse(Refusal::NotAnswered) },
         Trouble::ClosedUnused => Remedy { again: Again::SameNode, ..refuse(Refusal::NotAnswered) },
+        Trouble::Untrusted => Remedy { again: Again::Later, ..refuse(Refusal::CertificateRefused) },
         Trouble::Lost => refuse(Refusal::NotAnswered),
         Trouble::Silent => refuse(Refusal::TimedOut),
     }

@@ -22,6 +22,7 @@ pub mod placement;
 pub mod records;
 pub mod replication;
 pub mod store;
+pub mod trust;
 pub mod view;
 
 pub use names::{ActorClass, ActorId, ActorName, NameError, NodeId, Tenant};

@@ -49,6 +49,13 @@ pub const FORWARD_CONNECT: Duration = Duration::from_secs(5);
 /// How long it waits for the answer to a forwarded request (R-FWD-3).
 pub const FORWARD_ANSWER: Duration = Duration::from_secs(30);
 
+/// Connections of a node's cluster listener (R-TLS-2), before the open-file limit lowers it. They are counted before
+/// those of clients.
+pub const CLUSTER_CONNECTIONS_MAX: usize = 1024;
+
+/// How often a node says which nodes it does not use because they talk plain HTTP (R-TLS-3).
+pub const UNUSED_WARNING_PERIOD: Duration = Duration::from_secs(60);
+
 /// How long a node that failed to take an event is passed over (R-FWD-4).
 pub const PEER_SKIP: Duration = Duration::from_secs(10);
 
@@ -229,8 +236,8 @@ pub const SOCKET_TAG_BYTES_MAX: usize = 128;
 /// (default of `--websocket-ping-secs`). Half of the idle limit that proxies commonly have.
 pub const SOCKET_PING_AFTER: Duration = Duration::from_secs(30);
 
-/// How often a node looks whether the nodes it relays WebSockets to are still in view: a relay to one that is not ends
-/// within 500 ms (R-WS-3).
+/// How often a node looks whether the nodes it is connected to are still in view and trusted: what it has with one that
+/// is not ends within 500 ms (R-TLS-4, R-WS-3).
 pub const RELAY_LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How often a node looks whether actors that sleep with WebSockets were taken by another node (R-WS-2).

@@ -106,6 +106,18 @@ impl View {
         })
     }
 
+    /// Whether this is still the certificate of this node, and the node live.
+    #[must_use]
+    pub fn trusts(&self, node: &NodeId, fingerprint: &str, now: Moment) -> bool {
+        self.peers.get(node).is_some_and(|peer| match &peer.record {
+            Ok(record) => {
+                record.presence.fingerprint.as_deref() == Some(fingerprint)
+                    && self.judge(record, now.since(peer.written)) == Standing::Live
+            }
+            Err(_) => false,
+        })
+    }
+
     /// The live node that published the certificate with this fingerprint. A peer with any other is refused: one
     /// that was fenced or released, whose heartbeat is gone or old, or that has a new key (R-TLS-4).
     #[must_use]

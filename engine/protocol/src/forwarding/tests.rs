@@ -106,7 +106,7 @@ fn every_other_denial_is_refused_at_once_with_its_own_words() {
     }
 }
 
-// R-FWD-2, R-FWD-3
+// R-FWD-2, R-FWD-3, R-TLS-5
 #[test]
 fn a_request_is_sent_again_only_if_it_surely_did_not_run() {
     for (trouble, again, suspect, status, words) in [
@@ -114,6 +114,13 @@ fn a_request_is_sent_again_only_if_it_surely_did_not_run() {
         (Trouble::NotOpened, Again::No, true, 503, "the actor's node did not answer; retry"),
         (Trouble::ClosedUnused, Again::SameNode, false, 503, "the actor's node did not answer; retry"),
         (Trouble::Lost, Again::No, false, 503, "the actor's node did not answer; retry"),
+        (
+            Trouble::Untrusted,
+            Again::Later,
+            false,
+            503,
+            "the actor's node refused this node's certificate; retry",
+        ),
         (Trouble::Silent, Again::No, false, 504, "the actor's node did not answer in time"),
     ] {
         let remedy = remedy(trouble);

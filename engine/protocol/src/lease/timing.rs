@@ -61,6 +61,13 @@ impl Timing {
         self.period * 3 + self.skew
     }
 
+    /// How long after a write landed every peer that can list it has done so (R-TLS-2, R-TLS-5): two periods, since one
+    /// listing may have begun before it.
+    #[must_use]
+    pub fn known(&self) -> Duration {
+        self.period * 2
+    }
+
     /// Pause before a request that failed is sent again.
     #[must_use]
     pub fn retry(&self) -> Duration {
@@ -86,7 +93,7 @@ impl Timing {
 mod tests {
     use super::*;
 
-    // R-LEASE-1, R-LEASE-2, R-LEASE-4, R-TLS-4, R-WAIT-1
+    // R-LEASE-1, R-LEASE-2, R-LEASE-4, R-TLS-2, R-TLS-4, R-WAIT-1
     #[test]
     fn the_defaults_give_the_documented_lengths() {
         let timing = Timing::default();
@@ -96,6 +103,7 @@ mod tests {
         assert_eq!(timing.lapse(Duration::from_secs(20)), Duration::from_secs(25));
         assert_eq!(timing.watch().as_secs(), 6);
         assert_eq!(timing.in_view(), Duration::from_secs(10));
+        assert_eq!(timing.known(), Duration::from_secs(6));
         assert_eq!(timing.failover_wait(), Duration::from_secs(25));
     }
 }

@@ -70,6 +70,16 @@ fn a_peer_is_trusted_by_the_certificate_of_its_live_heartbeat_and_no_longer() {
     let trusted = |fingerprint, second| view.trusted(fingerprint, at(second)).map(NodeId::as_str);
     assert_eq!(trusted("aa", 109), Some("a"));
     assert_eq!(trusted("aa", 110), None, "its heartbeat expired, listing or not");
+    for (id, fingerprint, second, trusted) in [
+        ("a", "aa", 109, true),
+        ("a", "aa", 110, false),
+        ("a", "a0", 101, false),
+        ("b", "bb", 101, false),
+        ("c", "cc", 101, false),
+        ("d", "dd", 101, false),
+    ] {
+        assert_eq!(view.trusts(&node(id), fingerprint, at(second)), trusted, "{id} {second}");
+    }
     for fingerprint in ["bb", "cc", "dd", ""] {
         assert_eq!(trusted(fingerprint, 101), None, "{fingerprint}");
     }
