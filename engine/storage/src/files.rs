@@ -22,11 +22,10 @@ use std::{
 use rusqlite::ffi;
 use wasmkeep_protocol::limits::PAGE_BYTES;
 
+use crate::wal::{FRAME_BYTES, FRAME_HEADER_BYTES, HEADER_BYTES};
+
 /// The name SQLite knows these methods by; a connection is opened with it.
 pub(crate) const VFS: &CStr = c"wasmkeep";
-
-/// Bytes in front of each page in a WAL.
-const FRAME_HEADER_BYTES: usize = 24;
 
 const PAGE: usize = PAGE_BYTES as usize;
 
@@ -70,8 +69,10 @@ struct State {
     folder_to_sync: Option<PathBuf>,
     is_locked: bool,
     is_wal: bool,
-    /// Where the file ends. Nobody else writes to it.
+    /// Where the file ends. Nobody else makes it longer.
     bytes: u64,
+    /// Where the next frame of a WAL goes. Frames of an earlier round may lie beyond.
+    end: u64,
     /// The header of the frame at the end of a WAL, held back until its page comes: one write instead of two.
     header: Option<[u8; FRAME_HEADER_BYTES]>,
 }
@@ -107,13 +108,13 @@ impl State {
         let bytes = file.metadata()?.len();
         // A WAL that may be new: what a checkpoint writes rests on it, so its name must be on the disk too.
         let folder_to_sync = if is_wal && creates { path.parent().map(Path::to_owned) } else { None };
-        Ok(Self { file, folder_to_sync, is_locked: false, is_wal, bytes, header: None })
+        Ok(Self { file, folder_to_sync, is_locked: false, is_wal, bytes, end: bytes, header: None })
     }
 
     /// Writes a frame's header that waits for its page.
     fn flush(&mut self) -> io::Result<()> {
         match self.header.take() {
-            Some(header) => self.write_through(&header, self.bytes),
+            Some(header) => self.write_through(&header, self.end),
             None => Ok(()),
         }
     }
@@ -126,20 +127,28 @@ impl State {
 
     fn write(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
         match self.header {
-            Some(header) if at == self.bytes + FRAME_HEADER_BYTES as u64 && bytes.len() == PAGE => {
-                let mut frame = [0; FRAME_HEADER_BYTES + PAGE];
+            Some(header) if at == self.end + FRAME_HEADER_BYTES as u64 && bytes.len() == PAGE => {
+                let mut frame = [0; FRAME_BYTES];
                 frame[..FRAME_HEADER_BYTES].copy_from_slice(&header);
                 frame[FRAME_HEADER_BYTES..].copy_from_slice(bytes);
                 self.header = None;
-                self.write_through(&frame, self.bytes)
+                self.write_through(&frame, self.end)?;
+                self.end += FRAME_BYTES as u64;
+                Ok(())
             }
-            None if self.is_wal && at == self.bytes && bytes.len() == FRAME_HEADER_BYTES => {
+            // Only at the end: a header written again, behind it, goes to the file at once.
+            None if self.is_wal && at == self.end && bytes.len() == FRAME_HEADER_BYTES => {
                 self.header = bytes.try_into().ok();
                 Ok(())
             }
             _ => {
                 self.flush()?;
-                self.write_through(bytes, at)
+                self.write_through(bytes, at)?;
+                self.end = match at {
+                    0 if self.is_wal && bytes.len() == HEADER_BYTES => HEADER_BYTES as u64,
+                    _ => self.end.max(at + bytes.len() as u64),
+                };
+                Ok(())
             }
         }
     }
@@ -162,7 +171,7 @@ impl State {
     fn truncate(&mut self, bytes: u64) -> io::Result<()> {
         self.flush()?;
         self.file.set_len(bytes)?;
-        self.bytes = bytes;
+        (self.bytes, self.end) = (bytes, self.end.min(bytes));
         Ok(())
     }
 

@@ -31,6 +31,9 @@ pub(crate) const OPERATIONS_PER_CHECK: i32 = 400;
 /// Frames in the WAL beyond which a checkpoint is due (4 MiB): recovery after a crash reads all of them.
 pub const CHECKPOINT_FRAMES: u32 = 1_000;
 
+/// Frames whose space a WAL keeps after a checkpoint (8 MiB); one that a large transaction made longer gives it back.
+pub(crate) const WAL_KEPT_FRAMES: u32 = 2 * CHECKPOINT_FRAMES;
+
 /// Frames in the WAL beyond which closing checkpoints first. Below it the WAL stays beside the database, and
 /// the next open reads it in well under a millisecond: an actor that sleeps and wakes costs no fsync.
 pub(crate) const CLOSE_CHECKPOINT_FRAMES: u32 = 100;

@@ -15,10 +15,11 @@ use wasmkeep_protocol::limits::PAGE_BYTES;
 
 use crate::connection::Connection;
 
-const HEADER_BYTES: usize = 32;
-const FRAME_HEADER_BYTES: usize = 24;
+/// Bytes at the start of a log, and in front of each page in it.
+pub(crate) const HEADER_BYTES: usize = 32;
+pub(crate) const FRAME_HEADER_BYTES: usize = 24;
 const PAGE: usize = PAGE_BYTES as usize;
-const FRAME_BYTES: usize = FRAME_HEADER_BYTES + PAGE;
+pub(crate) const FRAME_BYTES: usize = FRAME_HEADER_BYTES + PAGE;
 
 /// The first word of a log; its lowest bit says that checksums are over big-endian words.
 const MAGIC: u32 = 0x377f_0682;
@@ -160,7 +161,8 @@ pub(crate) fn page_number(wal: OpenFile, frame: u32) -> Result<u32, c_int> {
     Ok(u32::from_be_bytes(number))
 }
 
-fn offset_of(frame: u32) -> u64 {
+/// Where frame `frame` begins, counted from 0.
+pub(crate) fn offset_of(frame: u32) -> u64 {
     HEADER_BYTES as u64 + u64::from(frame) * FRAME_BYTES as u64
 }
 

@@ -5,7 +5,7 @@ use super::*;
 const WAL: c_int = ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_CREATE;
 const HEADER: [u8; FRAME_HEADER_BYTES] = [7; FRAME_HEADER_BYTES];
 const ONE_PAGE: [u8; PAGE] = [9; PAGE];
-const FRAME_BYTES: u64 = (HEADER.len() + PAGE) as u64;
+const FRAME: u64 = (HEADER.len() + PAGE) as u64;
 
 /// A WAL with its own header, and where it is.
 fn wal() -> (tempfile::TempDir, PathBuf, State) {
@@ -24,11 +24,11 @@ fn length(path: &Path) -> u64 {
 fn a_frame_at_the_end_of_a_wal_is_written_in_one_go() {
     let (_folder, path, mut state) = wal();
     for frame in 0..3 {
-        let at = 32 + frame * FRAME_BYTES;
+        let at = 32 + frame * FRAME;
         state.write(&HEADER, at).unwrap();
         assert_eq!(length(&path), at, "the header waits for its page");
         state.write(&ONE_PAGE, at + HEADER.len() as u64).unwrap();
-        assert_eq!(length(&path), at + FRAME_BYTES);
+        assert_eq!(length(&path), at + FRAME);
     }
     let content = fs::read(&path).unwrap();
     assert_eq!(content[32..56], HEADER);
@@ -53,9 +53,9 @@ fn a_header_that_waits_is_there_for_whoever_looks() {
         assert_eq!(look(&mut state), 56, "{what}");
         // The page comes all the same, and the next frame is whole again.
         state.write(&ONE_PAGE, 56).unwrap();
-        state.write(&HEADER, 32 + FRAME_BYTES).unwrap();
-        state.write(&ONE_PAGE, 56 + FRAME_BYTES).unwrap();
-        assert_eq!(length(&path), 32 + 2 * FRAME_BYTES, "{what}");
+        state.write(&HEADER, 32 + FRAME).unwrap();
+        state.write(&ONE_PAGE, 56 + FRAME).unwrap();
+        assert_eq!(length(&path), 32 + 2 * FRAME, "{what}");
     }
 }
 
@@ -73,6 +73,28 @@ fn a_header_written_again_goes_to_the_file_at_once() {
     assert_eq!(length(&path), 32);
     drop(state);
     assert_eq!(State::open(&path, WAL).unwrap().bytes, 32);
+}
+
+#[test]
+fn frames_of_a_new_round_go_over_the_old_ones_in_one_go() {
+    let (_folder, path, mut state) = wal();
+    for frame in 0..3 {
+        state.write(&HEADER, 32 + frame * FRAME).unwrap();
+        state.write(&ONE_PAGE, 56 + frame * FRAME).unwrap();
+    }
+    state.write(&[2; 32], 0).unwrap();
+    let content = || fs::read(&path).unwrap();
+    state.write(&[8; FRAME_HEADER_BYTES], 32).unwrap();
+    assert_eq!(content()[32], HEADER[0], "the header waits for its page");
+    state.write(&[3; PAGE], 56).unwrap();
+    assert_eq!((content()[32], content()[56], content()[56 + PAGE - 1]), (8, 3, 3));
+    assert_eq!((length(&path), state.len().unwrap()), (32 + 3 * FRAME, 32 + 3 * FRAME));
+    // A header inside the new round, written again when a transaction was partly rolled back.
+    state.write(&[4; FRAME_HEADER_BYTES], 32).unwrap();
+    assert_eq!(content()[32], 4);
+    state.write(&HEADER, 32 + FRAME).unwrap();
+    drop(state);
+    assert_eq!(content()[32 + FRAME as usize], HEADER[0], "as it was: the frame never came");
 }
 
 #[test]
