@@ -11,6 +11,7 @@ wasmtime::component::bindgen!({
             import wasmkeep:actor/actors@0.2.0;
             import wasmkeep:actor/websockets@0.2.0;
             import wasmkeep:actor/context@0.2.0;
+            import wasmkeep:actor/replies@0.2.0;
         }
     ",
     world: "wasmkeep:host/imports",
@@ -27,9 +28,14 @@ wasmtime::component::bindgen!({
         "wasmkeep:actor/alarms.clear": async | trappable,
         default: trappable,
     },
-    with: { "wasmkeep:actor/storage.cursor": crate::imports::storage::OpenCursor },
+    with: {
+        "wasmkeep:actor/storage.cursor": crate::imports::storage::OpenCursor,
+        "wasi:io": wasmtime_wasi::p2::bindings::io,
+        "wasi:clocks": wasmtime_wasi::p2::bindings::clocks,
+        "wasi:http/types": wasmtime_wasi_http::p2::bindings::http::types,
+    },
     require_store_data_send: true,
     additional_derives: [PartialEq],
 });
 
-pub(crate) use wasmkeep::actor::{actors, alarms, context, storage, websockets};
+pub(crate) use wasmkeep::actor::{actors, alarms, context, replies, storage, websockets};

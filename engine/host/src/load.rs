@@ -12,7 +12,7 @@ use wasmtime_wasi_http::p2::types::{HostIncomingRequest, HostResponseOutparam};
 
 use crate::{
     bindings::websockets::{Acceptance, Message},
-    imports::ACTOR_INTERFACES,
+    imports::{ACTOR_INTERFACES, COMMON_INTERFACES},
     runtime::Shared,
     state::ActorState,
 };
@@ -221,12 +221,12 @@ fn check_imports(shared: &Shared, kind: Kind, component: &Component) -> Result<(
     for (name, _) in component.component_type().imports(&shared.engine) {
         let (interface, version) = name.split_once('@').unwrap_or((name, ""));
         let compatible = version == CONTRACT || version.starts_with("0.2.");
-        let contract = kind == Kind::Actor && interface.starts_with("wasmkeep:actor/");
+        let contract = interface.starts_with("wasmkeep:actor/") && interfaces(kind).contains(&interface);
         let wasi = interface.starts_with("wasi:");
         if contract && !compatible {
             return Err(LoadError::ContractVersion { name: name.to_owned() });
         }
-        let known = (contract && ACTOR_INTERFACES.contains(&interface)) || (wasi && compatible);
+        let known = contract || (wasi && compatible);
         if !known {
             return Err(unknown_import(kind, name));
         }
@@ -234,12 +234,18 @@ fn check_imports(shared: &Shared, kind: Kind, component: &Component) -> Result<(
     Ok(())
 }
 
+/// What a component of this kind may import of the contract.
+fn interfaces(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Actor => &ACTOR_INTERFACES,
+        Kind::Stateless => &COMMON_INTERFACES,
+    }
+}
+
 fn unknown_import(kind: Kind, name: &str) -> LoadError {
     let mut offered = "WASI 0.2 (cli, clocks, filesystem, http, io, random, sockets)".to_owned();
-    if kind == Kind::Actor {
-        for interface in ACTOR_INTERFACES {
-            offered = format!("{offered}, {interface}");
-        }
+    for interface in interfaces(kind) {
+        offered = format!("{offered}, {interface}");
     }
     LoadError::UnknownImport { name: name.to_owned(), offered }
 }

@@ -27,7 +27,7 @@ const RESOURCES_MAX: usize = 1024;
 
 /// Bytes of one header list, counted as in memory (name, value and about 40 bytes each). Twice the limit of a
 /// request head as it is on the wire, so that any request a client may send can be seen.
-const FIELDS_BYTES_MAX: usize = 2 * wasmkeep_protocol::limits::HEAD_BYTES_MAX;
+pub(crate) const FIELDS_BYTES_MAX: usize = 2 * wasmkeep_protocol::limits::HEAD_BYTES_MAX;
 
 /// Bytes of randomness in one call; over it, a trap. They are made in host memory before the guest has them.
 const RANDOM_BYTES_MAX: u64 = 1 << 20;
@@ -104,7 +104,7 @@ pub(crate) struct ActorState {
     pub(crate) table: ResourceTable,
     wasi: WasiCtx,
     http: WasiHttpCtx,
-    hooks: HttpHooks,
+    pub(crate) hooks: HttpHooks,
 }
 
 impl ActorState {
@@ -184,7 +184,7 @@ impl ResourceLimiter for Limits {
 }
 
 /// What differs from WASI's defaults for HTTP.
-struct HttpHooks {
+pub(crate) struct HttpHooks {
     outbound: Option<Arc<dyn Outbound>>,
     span: EventSpan,
 }

@@ -57,9 +57,17 @@ pub mod platform {
                 import wasmkeep:actor/actors@0.2.0;
                 import wasmkeep:actor/websockets@0.2.0;
                 import wasmkeep:actor/context@0.2.0;
+                import wasmkeep:actor/replies@0.2.0;
             }
         ",
         world: "wasmkeep:sdk/platform",
+        with: {
+            "wasi:io/poll@0.2.12": super::http::wasi::io::poll,
+            "wasi:io/error@0.2.12": super::http::wasi::io::error,
+            "wasi:io/streams@0.2.12": super::http::wasi::io::streams,
+            "wasi:clocks/monotonic-clock@0.2.12": super::http::wasi::clocks::monotonic_clock,
+            "wasi:http/types@0.2.12": super::http::wasi::http::types,
+        },
         generate_all,
     });
 }

@@ -2,9 +2,12 @@
 
 use std::io::{self, Write};
 
-use crate::bindings::http::wasi::{
-    http::types::{Fields, OutgoingBody, OutgoingResponse, ResponseOutparam},
-    io::streams::{OutputStream, StreamError},
+use crate::bindings::{
+    http::wasi::{
+        http::types::{Fields, OutgoingBody, OutgoingResponse, ResponseOutparam},
+        io::streams::{OutputStream, StreamError},
+    },
+    platform::wasmkeep::actor::replies,
 };
 
 /// An HTTP response: 200 with an empty body until it is told otherwise.
@@ -90,50 +93,41 @@ impl Response {
 
     /// Hands it to the host and writes its body to the end.
     pub fn send(self, out: ResponseOutparam) {
-        let (body, head) = self.into_parts();
-        let response = match head.build() {
-            Ok(response) => response,
-            Err(reason) => {
-                eprintln!("error: the response cannot be sent: {reason}");
-                return send_failure(out);
+        let status = self.status_code();
+        match self.body {
+            Body::Bytes(bytes) => {
+                if let Err(replies::Error::Refused(reason)) =
+                    replies::send(out, status, &self.headers, &bytes)
+                {
+                    eprintln!("error: the response cannot be sent: {reason}");
+                }
             }
-        };
-        let outgoing = response.body().expect("the body of a response just made was not taken");
-        ResponseOutparam::set(out, Ok(response));
-        if let Err(error) = write_body(outgoing, body) {
-            eprintln!("error: the response's body ended early: {error}");
+            Body::Stream(write) => stream(out, status, &self.headers, write),
         }
-    }
-
-    /// The body, and the head that announces its length when it is known.
-    fn into_parts(mut self) -> (Body, Head) {
-        let announced = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        if let (Body::Bytes(bytes), false) = (&self.body, announced || self.forbids_body()) {
-            self.headers.push(("content-length".to_owned(), bytes.len().to_string().into_bytes()));
-        }
-        (self.body, Head { status: self.status, headers: self.headers })
-    }
-
-    /// RFC 9110 section 8.6: no content-length in a 1xx or 204; a 304 would have to announce another's.
-    fn forbids_body(&self) -> bool {
-        matches!(self.status_code(), 100..=199 | 204 | 304)
     }
 }
 
-struct Head {
-    status: Option<u16>,
-    headers: Vec<(String, Vec<u8>)>,
+/// Sends the head and lets `write` produce the body.
+fn stream(out: ResponseOutparam, status: u16, headers: &[(String, Vec<u8>)], write: Writing) {
+    let response = match head(status, headers) {
+        Ok(response) => response,
+        Err(reason) => {
+            eprintln!("error: the response cannot be sent: {reason}");
+            return send_failure(out);
+        }
+    };
+    let outgoing = response.body().expect("the body of a response just made was not taken");
+    ResponseOutparam::set(out, Ok(response));
+    if let Err(error) = write_body(outgoing, write) {
+        eprintln!("error: the response's body ended early: {error}");
+    }
 }
 
-impl Head {
-    fn build(self) -> Result<OutgoingResponse, String> {
-        let fields = Fields::from_list(&self.headers).map_err(|error| format!("a header: {error:?}"))?;
-        let response = OutgoingResponse::new(fields);
-        if let Some(status) = self.status {
-            response.set_status_code(status).map_err(|()| format!("{status} is not a status"))?;
-        }
-        Ok(response)
-    }
+fn head(status: u16, headers: &[(String, Vec<u8>)]) -> Result<OutgoingResponse, String> {
+    let fields = Fields::from_list(headers).map_err(|error| format!("a header: {error:?}"))?;
+    let response = OutgoingResponse::new(fields);
+    response.set_status_code(status).map_err(|()| format!("{status} is not a status"))?;
+    Ok(response)
 }
 
 /// Answers 500 with an empty body.
@@ -143,12 +137,9 @@ fn send_failure(out: ResponseOutparam) {
     ResponseOutparam::set(out, Ok(response));
 }
 
-fn write_body(outgoing: OutgoingBody, body: Body) -> io::Result<()> {
+fn write_body(outgoing: OutgoingBody, write: Writing) -> io::Result<()> {
     let mut writer = BodyWriter::of(&outgoing);
-    match body {
-        Body::Bytes(bytes) => writer.write_all(&bytes)?,
-        Body::Stream(write) => write(&mut writer)?,
-    }
+    write(&mut writer)?;
     // The stream must be gone before the body it belongs to is finished. A body that is dropped unfinished,
     // as it is when writing failed, makes the host cut the connection.
     drop(writer);
@@ -197,32 +188,10 @@ fn lost(error: StreamError) -> io::Error {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "json"))]
 mod tests {
     use super::*;
 
-    fn announced_length(response: Response) -> Vec<String> {
-        let (_, head) = response.into_parts();
-        let lengths =
-            head.headers.into_iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        lengths.map(|(_, value)| String::from_utf8(value).expect("digits")).collect()
-    }
-
-    #[test]
-    fn a_body_of_known_length_announces_it_once() {
-        assert_eq!(announced_length(Response::text("héllo")), ["6"]);
-        assert_eq!(announced_length(Response::default()), ["0"]);
-        assert_eq!(announced_length(Response::text("abc").header("Content-Length", "9")), ["9"]);
-    }
-
-    #[test]
-    fn no_length_is_announced_where_it_is_unknown_or_forbidden() {
-        assert!(announced_length(Response::stream(|_| Ok(()))).is_empty());
-        assert!(announced_length(Response::default().status(204)).is_empty());
-        assert!(announced_length(Response::default().status(304)).is_empty());
-    }
-
-    #[cfg(feature = "json")]
     #[test]
     fn json_says_its_type() {
         let response = Response::json(&[1, 2]).expect("numbers have a JSON form");

@@ -336,8 +336,8 @@ impl Database {
         self.here().is_ok_and(|connection| connection.is_wal_long(CHECKPOINT_FRAMES))
     }
 
-    /// Moves the WAL's content into the database file and empties the WAL, off the shard. The WAL is synced
-    /// before and the file after, so what was durable stays so.
+    /// Moves the WAL's content into the database file, off the shard, after which the next commits are written over
+    /// the WAL from its beginning. The WAL is synced before and the file after, so what was durable stays so.
     ///
     /// # Errors
     /// [`Error::Refused`] while a transaction or a cursor is open; else what SQLite says, and the WAL keeps

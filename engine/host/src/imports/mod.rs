@@ -3,6 +3,7 @@
 mod actors;
 mod alarms;
 mod context;
+mod replies;
 pub(crate) mod storage;
 mod websockets;
 
@@ -10,7 +11,7 @@ use wasmtime::component::{HasSelf, Linker};
 
 use crate::{bindings, state::ActorState};
 
-/// WASI and HTTP, for any component.
+/// WASI, HTTP and whole answers, for any component.
 pub(crate) fn wasi_linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<ActorState>> {
     let mut linker = Linker::<ActorState>::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
@@ -23,21 +24,30 @@ pub(crate) fn wasi_linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<
             Ok((store.data().env.to_vec(),))
         })?;
     linker.allow_shadowing(false);
+    bindings::replies::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
     Ok(linker)
 }
 
 /// All of it, for actors.
 pub(crate) fn actor_linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<ActorState>> {
     let mut linker = wasi_linker(engine)?;
-    bindings::Imports::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    bindings::storage::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    bindings::alarms::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    bindings::actors::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    bindings::websockets::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    bindings::context::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
     Ok(linker)
 }
 
-/// Interfaces a component may import, without versions, in the order in which a message lists them.
-pub(crate) const ACTOR_INTERFACES: [&str; 5] = [
+/// What any component may import of the contract.
+pub(crate) const COMMON_INTERFACES: [&str; 1] = ["wasmkeep:actor/replies"];
+
+/// Interfaces an actor may import, without versions, in the order in which a message lists them.
+pub(crate) const ACTOR_INTERFACES: [&str; 6] = [
     "wasmkeep:actor/storage",
     "wasmkeep:actor/alarms",
     "wasmkeep:actor/actors",
     "wasmkeep:actor/websockets",
     "wasmkeep:actor/context",
+    "wasmkeep:actor/replies",
 ];

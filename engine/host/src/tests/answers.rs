@@ -65,6 +65,52 @@ fn a_whole_answer_arrives_with_its_head_in_one_piece() {
     assert!(received.whole);
 }
 
+/// A guest that answers in one call of `replies.send`, which leaves `$result` at address 16.
+fn replying(status: u16, header: (&str, &str), body: &str) -> Vec<u8> {
+    let mut guest = GuestText::new().import(
+        r#"(import "wasmkeep:actor/replies@0.2.0" "send" (func $reply (param i32 i32 i32 i32 i32 i32 i32)))"#,
+    );
+    let operands = [header.0, header.1].map(|text| guest.text(text));
+    let [name, value] = operands.map(|text| {
+        let (at, len) = text.split_once(") (").expect("two operands");
+        (format!("{at})"), format!("({len}"))
+    });
+    let body = guest.text(body);
+    guest.handle(&format!(
+        "(i32.store (i32.const 512) {}) (i32.store (i32.const 516) {})
+         (i32.store (i32.const 520) {}) (i32.store (i32.const 524) {})
+         (call $reply (global.get $outparam) (i32.const {status}) (i32.const 512) (i32.const 1) {body} (i32.const 16))",
+        name.0, name.1, value.0, value.1,
+    ))
+}
+
+#[test]
+fn an_answer_given_in_one_call_arrives_whole() {
+    let received = received(&replying(201, ("content-type", "text/plain"), "hello"));
+    assert_eq!(received.parts.status, StatusCode::CREATED);
+    assert_eq!(received.parts.headers["content-type"], "text/plain");
+    assert_eq!(received.parts.headers["content-length"], "5");
+    assert_eq!(received.text(), "hello");
+    assert!(received.whole);
+}
+
+#[test]
+fn mistakes_of_an_answer_given_in_one_call_are_the_same() {
+    for (status, header, wrong) in [
+        (101, ("a", "b"), Mistake::Status(101)),
+        (200, ("content-length", "9"), Mistake::BodyLength { promised: 9, written: 5 }),
+        (200, ("content-length", "3"), Mistake::BodyLength { promised: 3, written: 5 }),
+        (200, ("content-length", "five"), Mistake::ContentLength),
+        (99, ("a", "b"), Mistake::NoResponse),
+        (200, ("a b", "c"), Mistake::NoResponse),
+        (200, ("a", "b\r\nc: d"), Mistake::NoResponse),
+    ] {
+        assert_eq!(mistake(&replying(status, header, "hello")), wrong, "{status} {header:?}");
+    }
+    let forged = received(&replying(200, ("x-wasmkeep-node", "forged"), "hello"));
+    assert!(!forged.parts.headers.contains_key("x-wasmkeep-node"));
+}
+
 #[test]
 fn an_answer_without_a_body_is_fine() {
     let wasm = GuestText::new().handle("(call $set (call $make (i32.const 404)))");
