@@ -2,7 +2,7 @@
 
 mod fault_server;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fault_server::{Fault, FaultServer};
@@ -360,6 +360,42 @@ fn a_listing_over_http_is_complete_at_every_page_size() {
             assert_eq!(server.seen().len(), 60_usize.div_ceil(page_max));
         }
     });
+}
+
+/// The longest time in which nothing else on the thread had a turn while a body of so many bytes was put.
+async fn longest_wait_beside(bucket: &S3Bucket, bytes: usize) -> Duration {
+    let body = Bytes::from(vec![7; bytes]);
+    let key = key();
+    let mut put = std::pin::pin!(bucket.put(&key, body, &Precondition::None));
+    let mut longest = Duration::ZERO;
+    loop {
+        let began = Instant::now();
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(Duration::from_millis(1)) => longest = longest.max(began.elapsed()),
+            outcome = &mut put => {
+                assert!(matches!(outcome, Outcome::Written(_)), "{outcome:?}");
+                return longest.max(began.elapsed());
+            }
+        }
+    }
+}
+
+// R-BKT-2: hashed on this thread, such a body would hold it for 30 ms and more.
+#[test]
+fn a_large_body_holds_up_nothing_else_on_the_thread() {
+    let server = FaultServer::start();
+    let longest = on_tokio(async {
+        let bucket = server.bucket(PATIENT);
+        let mut longest = Vec::new();
+        for _ in 0..5 {
+            longest.push(longest_wait_beside(&bucket, 64 << 20).await);
+            server.seen();
+        }
+        longest
+    });
+    // The machine may hold a thread up, too, but not each time.
+    assert!(longest.iter().min() < Some(&Duration::from_millis(15)), "{longest:?}");
 }
 
 // R-BKT-1
