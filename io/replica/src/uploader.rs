@@ -281,14 +281,16 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
         Ok(())
     }
 
-    /// Whether to make a periodic snapshot now, at the end of an event.
+    /// Whether to make a periodic snapshot at the end of the event that runs. Also while uploads are under way: those
+    /// of an actor that is never idle always are.
     pub fn snapshot_due(&self) -> bool {
         let state = self.state.borrow();
-        let is_quiet = state.ended.is_none() && state.queue.is_empty() && state.landed == state.taken;
-        is_quiet && !state.landed.is_empty() && state.schedule.is_due(self.surroundings.now())
+        let stands = state.ended.is_none() && !state.taken.is_empty();
+        stands && state.schedule.is_due(self.surroundings.now())
     }
 
-    /// Uploads a periodic snapshot of the state everything so far has led to, in one attempt; whether it landed.
+    /// Uploads a periodic snapshot of the state everything so far has led to, all of which has
+    /// [landed](Self::landed), in one attempt; whether it landed.
     /// A failure costs no write: it is tried again as the schedule says.
     pub async fn snapshot(&self, at: Point, body: Bytes) -> bool {
         let ready = Ready { file: HistoryFile::snapshot(self.generation, at), body };

@@ -10,6 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -37,10 +38,15 @@ fn is_upload(seen: &Seen) -> bool {
     seen.method == "PUT" && seen.target.contains("/wal/")
 }
 
+/// Whether a request uploads a snapshot: it begins with transaction 1.
+fn is_snapshot(seen: &Seen) -> bool {
+    is_upload(seen) && seen.target.contains("/0000000000000001-")
+}
+
 /// Waits in another thread for a durable write that will not be answered.
-fn hanging_write(node: &Node) -> std::thread::JoinHandle<()> {
+fn hanging_write(node: &Node) -> thread::JoinHandle<()> {
     let address = node.address;
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         let url = format!("http://{address}/actor/counter/alice/durable");
         // Its node is killed under it.
         let _ = support::agent().post(url).send_empty();
@@ -103,9 +109,12 @@ fn killed_while_a_snapshot_is_uploaded_nothing_is_missing() {
     let snapshots = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&snapshots);
     bucket.rule(move |request| {
-        // A snapshot begins with transaction 1; the first of the actor is let through.
-        let is_snapshot = is_upload(request) && request.target.contains("/0000000000000001-");
-        if is_snapshot && seen.fetch_add(1, Ordering::SeqCst) > 0 { Fault::Silence } else { Fault::None }
+        // The first of the actor is let through.
+        if is_snapshot(request) && seen.fetch_add(1, Ordering::SeqCst) > 0 {
+            Fault::Silence
+        } else {
+            Fault::None
+        }
     });
     for _ in 0..64 {
         assert_eq!(durable(&first), 200);
@@ -118,6 +127,34 @@ fn killed_while_a_snapshot_is_uploaded_nothing_is_missing() {
     let second = node(&bucket);
     let there: u32 = count(&second).parse().unwrap();
     assert!((64..=65).contains(&there), "{there}");
+}
+
+// R-REPL-1
+#[test]
+fn a_gated_actor_that_is_never_idle_gets_its_snapshots_in_time() {
+    let bucket = FaultServer::start();
+    let mut flags = FLAGS.to_vec();
+    flags.push("--durability=counter=gate");
+    let node = Node::start_in(&bucket.environment(), &flags);
+    bucket.seen();
+    let uploads = uploads_meet(&bucket, Fault::None);
+    let url = format!("http://{}/actor/counter/hot", node.address);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            let (url, uploads) = (&url, &uploads);
+            scope.spawn(move || {
+                let agent = support::agent();
+                while uploads.load(Ordering::SeqCst) < 300 {
+                    assert_eq!(agent.post(url).send_empty().unwrap().status(), 200);
+                }
+            });
+        }
+    });
+    let kinds: Vec<bool> =
+        bucket.seen().iter().filter(|seen| is_upload(seen)).map(|seen| is_snapshot(seen)).collect();
+    // The one that is under way when the 64th lands, and one for what came while the event ran.
+    let longest = kinds.split(|is_snapshot| *is_snapshot).map(<[bool]>::len).max().unwrap();
+    assert!((64..=66).contains(&longest), "{longest} uploads without a snapshot");
 }
 
 // R-REPL-2, R-REPL-4
@@ -193,7 +230,7 @@ fn a_request_sent_on_to_the_same_node_again_costs_the_bucket_nothing() {
         let flags = FLAGS.map(|flag| if flag.starts_with("--node-id") { id.as_str() } else { flag });
         Node::start_in(&bucket.environment(), &flags)
     };
-    let (a, b) = std::thread::scope(|scope| {
+    let (a, b) = thread::scope(|scope| {
         let (a, b) = (scope.spawn(|| start("a")), scope.spawn(|| start("b")));
         (a.join().unwrap(), b.join().unwrap())
     });

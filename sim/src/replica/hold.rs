@@ -264,12 +264,10 @@ impl Hold {
         let world = &self.world;
         let eager = world.parameters.eager_snapshots;
         let is_eager = eager > 0 && !uploads.needs_whole() && world.chance(1_000 / eager);
-        if is_eager {
-            uploads.landed(uploads.taken().txid, Need::Replicated).await?;
-        }
         if !is_eager && !uploads.snapshot_due() {
             return Ok(());
         }
+        uploads.landed(uploads.taken().txid, Need::Replicated).await?;
         let point = uploads.taken();
         let now = i64::try_from(world.unix_ms()).unwrap_or(i64::MAX);
         let file = database.snapshot(&Inline, point.txid, now).await?;

@@ -229,6 +229,34 @@ fn a_snapshot_that_fails_costs_one_attempt_and_no_write() {
     });
 }
 
+// R-REPL-1
+#[test]
+fn a_snapshot_is_due_after_sixty_four_uploads_of_an_actor_that_never_stands_still() {
+    run(async {
+        let (rig, mut model) = (Rig::new(), Model::new());
+        rig.history(&mut model, 0).await;
+        let uploader = rig.uploader(2, model.point());
+        rig.bucket.script(|ask, _| if ask == Ask::Put { Fault::Late(SECOND) } else { Fault::None });
+        driven(&uploader, async {
+            let before = rig.bucket.count(Ask::Put);
+            let mut commits = 0;
+            while !uploader.snapshot_due() {
+                commits += 1;
+                assert!(commits <= 64 * 10, "{} uploads", rig.bucket.count(Ask::Put) - before);
+                uploader.push(model.commit(4, 1)).unwrap();
+                rig.clock.sleep(SECOND / 8).await;
+            }
+            // 64 have landed, and one is under way with what came meanwhile.
+            assert_eq!(rig.bucket.count(Ask::Put) - before, 65);
+            uploader.landed(model.txid, Need::Replicated).await.unwrap();
+            assert!(uploader.snapshot(model.point(), model.whole().into()).await);
+            assert!(!uploader.snapshot_due());
+        })
+        .await;
+        assert_eq!(rig.restore().await.unwrap().history.uploads_since_snapshot(), 0);
+    });
+}
+
 // case R11
 #[test]
 fn many_small_writes_cost_a_file_each_and_a_snapshot_in_sixty_four() {

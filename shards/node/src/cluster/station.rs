@@ -281,8 +281,9 @@ impl Station {
     /// Uploads a periodic snapshot and, in the background, deletes what it made unnecessary (R-HIST-1).
     pub(super) async fn snapshot(&self, actor: &ActorId, at: Point, body: Bytes) -> Result<bool, GivenUp> {
         let stream = self.stream(actor)?;
-        stream.flags.snapshot_due.store(false, Ordering::Release);
         let landed = stream.uploader.snapshot(at, body).await;
+        // The actor stood still, so nobody has read what it said meanwhile.
+        stream.flags.snapshot_due.store(stream.uploader.snapshot_due(), Ordering::Release);
         if landed {
             self.collect(actor, self.plan.retention);
         }
