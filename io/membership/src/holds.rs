@@ -9,7 +9,12 @@ use std::{
     task::{Poll, Waker},
 };
 
-use futures::{StreamExt, channel::oneshot, future::LocalBoxFuture, stream::FuturesUnordered};
+use futures::{
+    StreamExt,
+    channel::{mpsc, oneshot},
+    future::{LocalBoxFuture, maybe_done},
+    stream::FuturesUnordered,
+};
 use wasmkeep_bucket::Bucket;
 use wasmkeep_protocol::{
     ActorId, NodeId, Tenant,
@@ -17,7 +22,7 @@ use wasmkeep_protocol::{
     lease::{Identity, Timing, ValidLease},
     object_keys,
     ownership::{Claim, Context, Denial, Effect, Input},
-    records::{NodeRecord, OwnerRecord},
+    records::{Hold, NodeRecord, OwnerRecord},
     store::Found,
     view::View,
 };
@@ -55,10 +60,18 @@ pub struct Holds<B, S, M> {
 #[derive(Debug, Default)]
 struct Entry {
     claim: Claim,
-    waiting: Vec<oneshot::Sender<Result<u64, Denial>>>,
+    waiting: Vec<Waiting>,
     /// Counts what makes requests under way meaningless; an answer to an older one is dropped.
     round: u64,
     due: Option<Moment>,
+}
+
+/// Somebody who wants the actor.
+#[derive(Debug)]
+struct Waiting {
+    answer: oneshot::Sender<Result<u64, Denial>>,
+    /// Told whenever the record that takes it is about to be written.
+    writing: mpsc::UnboundedSender<()>,
 }
 
 /// An answer from the bucket, to a request of the round.
@@ -107,13 +120,50 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
     /// # Errors
     /// [`Denial`].
     pub async fn take(&self, actor: &ActorId, fresh: bool) -> Result<u64, Denial> {
+        self.take_and_look(actor, fresh, || std::future::ready(())).await.map(|(generation, ())| generation)
+    }
+
+    /// Takes the actor and looks at what its earlier owners left behind; the generation of the hold, and what `look`
+    /// gave.
+    ///
+    /// It looks while the record is written, and sees everything that was ever acknowledged: when it begins, the
+    /// record has been read and found to be nobody's any more, so its last owner acknowledges nothing, and the write
+    /// lands only if that very record still stands, so nobody was owner in between. Each further write, on another
+    /// record or under another lease, has it look again.
+    ///
+    /// # Errors
+    /// [`Denial`].
+    pub async fn take_and_look<L: Future>(
+        &self,
+        actor: &ActorId,
+        fresh: bool,
+        mut look: impl FnMut() -> L,
+    ) -> Result<(u64, L::Output), Denial> {
         if let Some(generation) = self.generation(actor) {
-            return Ok(generation);
+            return Ok((generation, look().await));
         }
-        let (answer, answered) = oneshot::channel();
-        self.claims.borrow_mut().entry(actor.clone()).or_default().waiting.push(answer);
+        let (answer, mut answered) = oneshot::channel();
+        let (writing, mut writes) = mpsc::unbounded();
+        let waiting = Waiting { answer, writing };
+        self.claims.borrow_mut().entry(actor.clone()).or_default().waiting.push(waiting);
         self.say(actor.clone(), Input::Want { fresh });
-        answered.await.unwrap_or(Err(Denial::NotTaking))
+        let mut looking = None;
+        let taken = poll_fn(|cx| {
+            while let Poll::Ready(Some(())) = writes.poll_next_unpin(cx) {
+                looking = Some(Box::pin(maybe_done(look())));
+            }
+            if let Some(looking) = &mut looking {
+                // Whether it is done is asked below.
+                let _ = looking.as_mut().poll(cx);
+            }
+            Pin::new(&mut answered).poll(cx)
+        });
+        let generation = taken.await.unwrap_or(Err(Denial::NotTaking))?;
+        // None for whoever came after the write.
+        let mut looking = looking.unwrap_or_else(|| Box::pin(maybe_done(look())));
+        looking.as_mut().await;
+        let seen = looking.as_mut().take_output().expect("it has just ended");
+        Ok((generation, seen))
     }
 
     /// The node that has the actor, or had it last, by its record as `bucket`, any way to it, has it now; nothing is
@@ -220,6 +270,9 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
                     requests.push(Box::pin(self.read_heartbeat(actor.clone(), entry.round, node)));
                 }
                 Effect::Write(record, condition) => {
+                    if record.hold == Hold::Held {
+                        entry.tell_of_write();
+                    }
                     requests.push(Box::pin(self.write(actor.clone(), entry.round, record, condition)));
                 }
                 Effect::Taken { generation } => entry.answer(&Ok(generation)),
@@ -315,11 +368,18 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
 }
 
 impl Entry {
+    fn tell_of_write(&self) {
+        for waiting in &self.waiting {
+            // Whoever left looks at nothing.
+            let _ = waiting.writing.unbounded_send(());
+        }
+    }
+
     /// The same for everybody who asked.
     fn answer(&mut self, outcome: &Result<u64, Denial>) {
         for waiting in self.waiting.drain(..) {
             // Whoever left needs no answer.
-            let _ = waiting.send(outcome.clone());
+            let _ = waiting.answer.send(outcome.clone());
         }
     }
 }

@@ -43,11 +43,14 @@ pub(crate) struct Cable {
     pub(crate) bucket: Rc<MemoryBucket>,
     pub(crate) cut: Rc<Cell<bool>>,
     pub(crate) requests: Rc<Cell<usize>>,
+    /// Time each request takes.
+    pub(crate) delay: Rc<Cell<Duration>>,
 }
 
 impl Cable {
     pub(crate) fn new() -> Self {
-        Self { bucket: Rc::new(MemoryBucket::new()), cut: Rc::default(), requests: Rc::default() }
+        let bucket = Rc::new(MemoryBucket::new());
+        Self { bucket, cut: Rc::default(), requests: Rc::default(), delay: Rc::default() }
     }
 
     pub(crate) fn another(&self) -> Self {
@@ -59,6 +62,7 @@ impl Cable {
         if self.cut.get() {
             std::future::pending::<()>().await;
         }
+        tokio::time::sleep(self.delay.get()).await;
     }
 }
 

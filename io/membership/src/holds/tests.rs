@@ -103,6 +103,46 @@ async fn record(bucket: &MemoryBucket, name: &str) -> OwnerRecord {
     OwnerRecord::decode(&object.bytes(9999).await.expect("whole")).expect("sound")
 }
 
+// R-OWN-1, R-RST-1
+#[test]
+fn what_is_left_behind_is_looked_at_during_the_write_that_takes_and_again_after_a_lost_race() {
+    run(async {
+        let (clock, bucket) = (Clock::new(), Cable::new());
+        let (a, b) = (node(&clock, &bucket, "a", 1), node(&clock, &bucket.another(), "b", 2));
+        let lobby = actor("lobby");
+        bucket.delay.set(Duration::from_secs(1));
+        let looks = Cell::new(0);
+        let look = || {
+            let number = looks.replace(looks.get() + 1);
+            async move {
+                secs(1).await;
+                number
+            }
+        };
+        let began = clock.now();
+        assert_eq!(a.holds.take_and_look(&lobby, false, look).await, Ok((1, 0)));
+        assert_eq!(clock.now() - began, Duration::from_secs(2), "a read, and a write beside the look");
+        // Held: looked at once more.
+        assert_eq!(a.holds.take_and_look(&lobby, false, look).await, Ok((1, 1)));
+        a.holds.release(&lobby);
+        a.holds.all_released().await;
+        // Another node's whole turn between the read and the write, which so meets another record.
+        looks.set(0);
+        let turn = async {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            assert_eq!(b.holds.take(&lobby, false).await, Ok(2));
+            b.holds.release(&lobby);
+            b.holds.all_released().await;
+        };
+        let (taken, ()) = futures::future::join(a.holds.take_and_look(&lobby, false, look), turn).await;
+        assert_eq!((taken, looks.get()), (Ok((3, 1)), 2));
+        // Denied: nothing that was looked at counts.
+        let denied = b.holds.take_and_look(&lobby, true, look).await;
+        assert!(matches!(denied, Err(Denial::Owned(_))), "{denied:?}");
+        assert_eq!(looks.get(), 2);
+    });
+}
+
 // R-OWN-1, R-OWN-2
 #[test]
 fn an_actor_is_taken_given_up_and_taken_again_with_a_greater_generation() {

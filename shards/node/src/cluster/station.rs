@@ -209,8 +209,10 @@ impl Station {
 
     /// Takes the actor and looks at its history (R-RST-1).
     pub(super) async fn take(&self, actor: &ActorId) -> Result<Taken, TakeError> {
-        let generation = self.holds.take(actor, false).await.map_err(TakeError::Denied)?;
-        let history = self.restorer.look(&self.folder(actor)).await?;
+        let folder = self.folder(actor);
+        let taking = self.holds.take_and_look(actor, false, || self.restorer.look(&folder));
+        let (generation, history) = taking.await.map_err(TakeError::Denied)?;
+        let history = history?;
         let end = history.end().unwrap_or(Point::START);
         let uploads = history.uploads_since_snapshot();
         self.looked.borrow_mut().insert(actor.clone(), history);
