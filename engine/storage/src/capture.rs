@@ -9,22 +9,30 @@
 //! The checksum is of what a reader sees: for each page the last committed frame, else the database file. So a
 //! file that is opened again is recognised by its checksum alone. In WAL mode SQLite writes every page a
 //! transaction touched, those it does not care about any more included.
+//!
+//! The checksum of a database that was closed well is taken from the file its [`Sums`] left, not from the pages. Should
+//! the two differ all the same (a disk that changes what it has), the next snapshot shows it, and the database is read
+//! when it is opened next.
 
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::c_int,
     future::poll_fn,
+    path::Path,
     task::Poll,
 };
 
-use wasmkeep_ltx::{Chain, Changes, Checksum, Encoded, Encoder, Header, PageChecksums, PageSize, WalSource};
+use rusqlite::ffi;
+use wasmkeep_ltx::{Chain, Changes, Checksum, EncodeError, Encoded, Encoder, Header, PageSize, WalSource};
 use wasmkeep_protocol::limits::PAGE_BYTES;
 
 use crate::{
+    checkpoint,
     connection::Connection,
     database::Database,
     error::{Error, SqliteError},
     offload::Offload,
+    sums::Sums,
     wal::{self, OpenFile, Place},
 };
 
@@ -35,7 +43,9 @@ const FRAMES_PER_TURN: usize = 32;
 pub(crate) struct Capture {
     /// Behind the last commit that was read; `None` while there is no log.
     place: Option<Place>,
-    sums: PageChecksums,
+    sums: Sums,
+    /// Nothing speaks against the sums: they may be kept.
+    is_sound: bool,
     /// Read before a checkpoint, not asked for yet.
     pending: Option<Changes>,
     /// Scans accepted so far.
@@ -75,7 +85,7 @@ impl View {
 }
 
 impl Capture {
-    /// Reads the whole database. Blocking.
+    /// Reads the whole database, unless its sums were kept when it was closed. Blocking.
     fn begin(connection: &Connection) -> Result<Self, Error> {
         let wal = OpenFile::wal(connection).map_err(unreadable)?;
         let (place, commit) = last_commit(wal).map_err(unreadable)?;
@@ -83,25 +93,49 @@ impl Capture {
             Some(pages) => pages,
             None => (connection.size_bytes() / u64::from(PAGE_BYTES)) as u32,
         };
-        let view = View::new(connection, place.map_or(0, |place| place.frames())).map_err(unreadable)?;
-        let mut sums = PageChecksums::new(page_size());
-        sums.resize(pages);
-        let mut page = vec![0; PAGE_BYTES as usize];
-        for pgno in 1..=pages {
-            view.read(pgno, &mut page).map_err(unreadable)?;
-            sums.set(pgno, &page);
+        let kept = Sums::kept(page_size(), connection.path(), &name(place));
+        let sums = match kept.filter(|kept| kept.page_count() == pages) {
+            Some(kept) => kept,
+            None => read_all(connection, place, pages).map_err(unreadable)?,
+        };
+        Ok(Self { place, sums, is_sound: true, pending: None, reads: 0 })
+    }
+
+    /// The database's file was closed, and this became of its log, all of which had been read.
+    pub(crate) fn closed(&mut self, log: checkpoint::Fate) {
+        match log {
+            checkpoint::Fate::Untouched => {}
+            checkpoint::Fate::Emptied => self.place = None,
+            checkpoint::Fate::Unknown => self.is_sound = false,
         }
-        Ok(Self { place, sums, pending: None, reads: 0 })
+    }
+
+    /// Leaves the sums of a closed database for its next opening. Blocking.
+    pub(crate) fn keep(self, path: &Path) {
+        if self.is_sound
+            && let Err(error) = self.sums.keep(&name(self.place))
+        {
+            tracing::warn!(%error, ?path, "the sums of a database's pages could not be kept; its next opening reads it");
+        }
     }
 
     /// Takes what a finished scan found.
-    fn accept(&mut self, scan: Scan) {
-        self.reads += 1;
-        self.place = scan.committed_at;
-        let Some(commit) = scan.commit else { return };
-        let before = self.sums.database();
+    fn accept(&mut self, scan: Scan) -> Result<(), Error> {
+        let Some(commit) = scan.commit else {
+            self.reads += 1;
+            self.place = scan.committed_at;
+            return Ok(());
+        };
         let mut pages = scan.committed;
         pages.retain(|pgno, _| *pgno <= commit);
+        if let Err(error) = self.sums.prepare(commit, pages.keys().copied()) {
+            self.is_sound = false;
+            tracing::warn!(%error, "the sums of a database's pages could not be read");
+            return Err(unreadable(ffi::SQLITE_IOERR_READ));
+        }
+        self.reads += 1;
+        self.place = scan.committed_at;
+        let before = self.sums.database();
         self.sums.resize(commit);
         for (pgno, page) in &pages {
             self.sums.set(*pgno, page);
@@ -112,7 +146,30 @@ impl Capture {
             // They follow each other by construction: one checksum leads to the next.
             Some(earlier) => earlier.append(changes).expect("changes of one database, in order"),
         }
+        Ok(())
     }
+}
+
+/// What [`Sums`] know the last commit by.
+fn name(place: Option<Place>) -> Vec<u8> {
+    place.map_or_else(Vec::new, Place::to_bytes)
+}
+
+/// The sums of a database of `pages` pages whose last commit in the log is at `place`.
+fn read_all(connection: &Connection, place: Option<Place>, pages: u32) -> Result<Sums, c_int> {
+    let view = View::new(connection, place.map_or(0, |place| place.frames()))?;
+    let mut sums = Sums::new(page_size(), connection.path());
+    sums.resize(pages);
+    let mut page = vec![0; PAGE_BYTES as usize];
+    for pgno in 1..=pages {
+        view.read(pgno, &mut page)?;
+        sums.set(pgno, &page);
+    }
+    if let Err(error) = sums.put_away() {
+        // They stay in memory.
+        tracing::warn!(%error, path = ?connection.path(), "the sums of a database's pages could not be put away");
+    }
+    Ok(sums)
 }
 
 /// Where the last commit in the log ends, and the size of the database there in pages.
@@ -172,8 +229,9 @@ impl Scan {
 }
 
 impl Database {
-    /// Starts to keep track of what commits change; the checksum of the database as it is. Reads all of it, off
-    /// the shard. Everything committed from here on is given out by [`Database::take_changes`] once.
+    /// Starts to keep track of what commits change; the checksum of the database as it is. Off the shard; reads all of
+    /// the database unless it was closed well. Everything committed from here on is given out by
+    /// [`Database::take_changes`] once.
     ///
     /// # Errors
     /// What SQLite says of the files; [`Error::Refused`] while a transaction or a cursor is open.
@@ -222,10 +280,10 @@ impl Database {
                     continue 'again;
                 }
             }
-            if let Some(capture) = &mut *self.capture.borrow_mut() {
-                capture.accept(scan);
-            }
-            return Ok(());
+            return match &mut *self.capture.borrow_mut() {
+                Some(capture) => capture.accept(scan),
+                None => Ok(()),
+            };
         }
     }
 
@@ -252,9 +310,7 @@ impl Database {
                 return Err(Error::refused("no snapshot of a database whose changes are not kept track of"));
             }
         };
-        self.beside(offload, "making a snapshot", move |connection, _| {
-            let view = View::new(connection, place.map_or(0, |place| place.frames()));
-            let view = view.map_err(unreadable)?;
+        let made = self.beside(offload, "making a snapshot", move |connection, _| {
             let header = Header {
                 page_size: page_size(),
                 commit: sums.0,
@@ -265,21 +321,43 @@ impl Database {
                 wal: WalSource::default(),
                 node_id: 0,
             };
-            encode(&view, header, sums.1)
+            Ok(encode(connection, place, header, sums.1))
+        });
+        made.await?.map_err(|not_made| match not_made {
+            NotMade::Unread(code) => unreadable(code),
+            NotMade::Wrong(error) => {
+                if matches!(error, EncodeError::PostApply { .. })
+                    && let Some(capture) = &mut *self.capture.borrow_mut()
+                {
+                    capture.is_sound = false;
+                }
+                Error::refused(format!("the snapshot cannot be made: {error}"))
+            }
         })
-        .await
     }
 }
 
-fn encode(view: &View, header: Header, sum: Checksum) -> Result<Encoded, Error> {
-    let wrong = |error| Error::refused(format!("the snapshot cannot be made: {error}"));
-    let mut encoder = Encoder::new(header).map_err(wrong)?;
+/// Why there is no snapshot.
+enum NotMade {
+    Unread(c_int),
+    Wrong(EncodeError),
+}
+
+/// The state after the commit at `place`, which has the checksum `sum`.
+fn encode(
+    connection: &Connection,
+    place: Option<Place>,
+    header: Header,
+    sum: Checksum,
+) -> Result<Encoded, NotMade> {
+    let view = View::new(connection, place.map_or(0, |place| place.frames())).map_err(NotMade::Unread)?;
+    let mut encoder = Encoder::new(header).map_err(NotMade::Wrong)?;
     let mut page = vec![0; PAGE_BYTES as usize];
     for pgno in (1..=header.commit).filter(|pgno| *pgno != header.page_size.lock_page()) {
-        view.read(pgno, &mut page).map_err(unreadable)?;
-        encoder.page(pgno, &page).map_err(wrong)?;
+        view.read(pgno, &mut page).map_err(NotMade::Unread)?;
+        encoder.page(pgno, &page).map_err(NotMade::Wrong)?;
     }
-    encoder.finish(Some(sum)).map_err(wrong)
+    encoder.finish(Some(sum)).map_err(NotMade::Wrong)
 }
 
 /// Lets others on the core have a turn.

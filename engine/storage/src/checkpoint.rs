@@ -60,17 +60,35 @@ fn run_with(connection: &Connection, durability: &Durability, space: Space) -> R
     })
 }
 
+/// What became of a WAL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is as it was.
+    Untouched,
+    /// All of it is in the database file.
+    Emptied,
+    /// A sync or a checkpoint failed: what the disk has is anybody's guess.
+    Unknown,
+}
+
 /// Before a close: shortens a long WAL so that the next open need not read it and an idle actor does not hold its space.
-pub(crate) fn before_close(connection: &Connection, durability: &Durability) {
-    let is_idle = connection.is_open() && !connection.is_busy.get() && !connection.in_transaction();
-    if durability.is_poisoned() || !is_idle {
-        return;
+pub(crate) fn before_close(connection: &Connection, durability: &Durability) -> Fate {
+    if durability.is_poisoned() {
+        return Fate::Unknown;
+    }
+    if !connection.is_open() || connection.is_busy.get() || connection.in_transaction() {
+        return Fate::Untouched;
     }
     connection.shrink();
-    if is_longer_than(connection, CLOSE_CHECKPOINT_FRAMES)
-        && let Err(error) = run_with(connection, durability, Space::GivenBack)
-    {
-        tracing::warn!(%error, path = ?connection.path(), "checkpoint at close failed; the WAL stays");
+    if !is_longer_than(connection, CLOSE_CHECKPOINT_FRAMES) {
+        return Fate::Untouched;
+    }
+    match run_with(connection, durability, Space::GivenBack) {
+        Ok(()) => Fate::Emptied,
+        Err(error) => {
+            tracing::warn!(%error, path = ?connection.path(), "checkpoint at close failed; the WAL stays");
+            Fate::Unknown
+        }
     }
 }
 

@@ -416,10 +416,17 @@ impl Database {
     /// Closes the database off the shard, with a checkpoint first if the WAL is long.
     pub async fn close(self, offload: &dyn Offload) {
         self.home().await;
-        let Self { connection, durability, .. } = self;
+        // What the last commits changed has to be known before the log is emptied.
+        let all_read = self.read_commits().await.is_ok();
+        let Self { connection, durability, capture, .. } = self;
+        let capture = capture.into_inner().filter(|_| all_read);
         let work = move || {
-            checkpoint::before_close(&connection, &durability);
-            drop(connection);
+            let log = checkpoint::before_close(&connection, &durability);
+            connection.close();
+            if let Some(mut capture) = capture {
+                capture.closed(log);
+                capture.keep(connection.path());
+            }
         };
         if offloaded(offload, work).await.is_none() {
             tracing::warn!("closing a database was given up by the thread pool");

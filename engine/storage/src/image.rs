@@ -20,8 +20,11 @@ use wasmkeep_protocol::limits::PAGE_BYTES;
 /// Offsets of the file format's write and read version; 2 says WAL.
 const VERSIONS: [usize; 2] = [18, 19];
 
-/// What SQLite puts beside a database.
-const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// The sums of a database's pages, see `sums`.
+pub(crate) const SUMS: &str = "-sums";
+
+/// What is beside a database and means nothing without it.
+const COMPANIONS: [&str; 4] = ["-wal", "-shm", "-journal", SUMS];
 
 /// The path of a companion of `path`.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {

@@ -41,6 +41,7 @@ mod run;
 mod settings;
 mod sink;
 mod statement;
+mod sums;
 mod value;
 mod wal;
 

@@ -139,6 +139,12 @@ impl Place {
         self.frames
     }
 
+    /// No other place has these bytes, in this log or in another.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let numbers = [u32::from(self.big_endian), self.sums.0, self.sums.1, self.frames];
+        self.salts.into_iter().chain(numbers.into_iter().flat_map(u32::to_le_bytes)).collect()
+    }
+
     fn offset(&self) -> u64 {
         offset_of(self.frames)
     }

@@ -113,12 +113,16 @@ impl Database {
             return false;
         }
         let close = |connection: &Connection, durability: &Durability| {
-            checkpoint::before_close(connection, durability);
+            let log = checkpoint::before_close(connection, durability);
             connection.close();
-            Ok(())
+            Ok(log)
         };
         // What stands against it, an open transaction or a thread pool that gives up, leaves the database open.
-        self.elsewhere(offload, "closing", close).await.is_ok() || self.is_dozing()
+        let Ok(log) = self.elsewhere(offload, "closing", close).await else { return self.is_dozing() };
+        if let Some(capture) = &mut *self.capture.borrow_mut() {
+            capture.closed(log);
+        }
+        true
     }
 
     /// Whether the file is closed until [`Database::wake`].

@@ -17,4 +17,5 @@ mod rig;
 mod settings;
 mod stack;
 mod statements;
+mod sums;
 mod values;
