@@ -18,7 +18,7 @@ pub use exit::Exit;
 pub use keeper::{Effect, Input, Keeper, ValidLease};
 pub use start::Refused;
 pub use timing::Timing;
-pub use watch::{Notice, Seen, Watch, WatchEffect, WatchInput};
+pub use watch::{Listed, Notice, Watch, WatchEffect, WatchInput};
 
 use crate::{NodeId, records::Process};
 

@@ -25,6 +25,9 @@ pub const HEARTBEAT_PERIOD: Duration = Duration::from_secs(3);
 /// A heartbeat's write, or a read of one, that has no answer by then counts as unknown.
 pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(2_700);
 
+/// Heartbeats a node reads at the same time.
+pub const HEARTBEAT_READS_MAX: usize = 16;
+
 /// How far apart the wall clocks of two nodes may be before somebody is warned (R-LEASE-9).
 pub const CLOCK_SKEW: Duration = Duration::from_secs(1);
 

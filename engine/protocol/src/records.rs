@@ -8,14 +8,16 @@
 mod identity;
 mod node;
 mod owner;
+mod shape;
 
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use identity::{Nonce, Process};
 pub use node::{NodeRecord, NodeState, Presence};
 pub use owner::{Hold, OwnerRecord};
+pub use shape::Shape;
 
-/// Largest record that is read, in bytes. Ours have a few hundred.
+/// Largest record that is read, in bytes. Ours have a few hundred, a heartbeat a kilobyte of blanks more at most.
 pub const RECORD_BYTES_MAX: usize = 16 << 10;
 
 /// The only format there is.

@@ -19,13 +19,13 @@ use wasmkeep_protocol::{
     },
     object_keys,
     records::{NodeRecord, Presence},
-    store::Condition,
+    store::{Condition, Found, Wrote},
     view::View,
 };
 use wasmkeep_replica::Surroundings;
 
 use crate::{
-    heartbeats::Heartbeats,
+    heartbeats,
     store::{key, nonce, now, read, write},
 };
 
@@ -50,9 +50,7 @@ pub struct Member<B, S> {
     bucket: B,
     surroundings: S,
     timing: Timing,
-    node: NodeId,
     own_key: Key,
-    heartbeats: Heartbeats,
     keeper: RefCell<Keeper>,
     watch: RefCell<Watch>,
     /// Said from outside, not yet taken in.
@@ -81,9 +79,7 @@ impl<B: Bucket, S: Surroundings> Member<B, S> {
     pub fn new(bucket: B, surroundings: S, timing: Timing, identity: Identity, presence: Presence) -> Self {
         let moment = now(&surroundings).moment;
         Self {
-            node: identity.node.clone(),
             own_key: key(&object_keys::node(&identity.node)),
-            heartbeats: Heartbeats::default(),
             keeper: RefCell::new(Keeper::new(timing, identity.clone(), presence, moment)),
             watch: RefCell::new(Watch::new(timing, identity, moment)),
             inbox: RefCell::default(),
@@ -170,6 +166,10 @@ impl<B: Bucket, S: Surroundings> Member<B, S> {
                 Effect::Exit(exit) => return Some(exit),
             }
         }
+        let version = self.keeper.borrow().version().cloned();
+        if let Some(version) = version {
+            self.tell_watch(WatchInput::Stands(version), requests, tell);
+        }
         let lease = self.keeper.borrow().lease(now.moment);
         if let Some(lease) = lease.filter(|_| lease != before) {
             tell(Told::Valid(lease));
@@ -210,6 +210,7 @@ impl<B: Bucket, S: Surroundings> Member<B, S> {
     ) {
         match effect {
             WatchEffect::List => requests.push(Box::pin(self.list())),
+            WatchEffect::Read(node) => requests.push(Box::pin(self.read_other(node))),
             WatchEffect::Fence(node, record, condition) => {
                 requests.push(Box::pin(self.fence(node, record, condition)));
             }
@@ -220,29 +221,35 @@ impl<B: Bucket, S: Surroundings> Member<B, S> {
     }
 
     async fn read_own(&self) -> Answer {
-        let limit = self.timing.timeout;
-        let found = read(&self.bucket, &self.surroundings, limit, &self.own_key, NodeRecord::decode).await;
-        Answer::Keeper(Input::Read(found))
+        Answer::Keeper(Input::Read(self.read(&self.own_key).await))
+    }
+
+    async fn read_other(&self, node: NodeId) -> Answer {
+        let found = self.read(&key(&object_keys::node(&node))).await;
+        Answer::Watch(WatchInput::Read(node, found))
     }
 
     async fn write_own(&self, record: NodeRecord, condition: Condition) -> Answer {
-        let (limit, body) = (self.timing.timeout, record.encode());
-        let wrote = write(&self.bucket, &self.surroundings, limit, &self.own_key, body, &condition).await;
-        self.heartbeats.wrote(&self.node, record, &wrote);
-        Answer::Keeper(Input::Wrote(wrote))
-    }
-
-    async fn list(&self) -> Answer {
-        let listed = self.heartbeats.list(&self.bucket, &self.surroundings, self.timing.timeout).await;
-        Answer::Watch(WatchInput::Listed(listed))
+        Answer::Keeper(Input::Wrote(self.write(&self.own_key, &record, &condition).await))
     }
 
     async fn fence(&self, node: NodeId, record: NodeRecord, condition: Condition) -> Answer {
-        let (limit, body) = (self.timing.timeout, record.encode());
-        let key = key(&object_keys::node(&node));
-        let wrote = write(&self.bucket, &self.surroundings, limit, &key, body, &condition).await;
-        self.heartbeats.wrote(&node, record, &wrote);
+        let wrote = self.write(&key(&object_keys::node(&node)), &record, &condition).await;
         Answer::Watch(WatchInput::Fenced(node, wrote))
+    }
+
+    async fn list(&self) -> Answer {
+        let listed = heartbeats::list(&self.bucket, &self.surroundings, self.timing.timeout).await;
+        Answer::Watch(WatchInput::Listed(listed))
+    }
+
+    async fn read(&self, key: &Key) -> Found<NodeRecord> {
+        read(&self.bucket, &self.surroundings, self.timing.timeout, key, NodeRecord::decode).await
+    }
+
+    async fn write(&self, key: &Key, record: &NodeRecord, condition: &Condition) -> Wrote {
+        let (limit, body) = (self.timing.timeout, record.encode());
+        write(&self.bucket, &self.surroundings, limit, key, body, condition).await
     }
 
     /// The next thing that happens.

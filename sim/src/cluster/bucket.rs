@@ -12,7 +12,7 @@ pub enum Call {
     Get(String),
     /// Writes one under a condition.
     Put(String, Vec<u8>, Condition),
-    /// Reads every object whose key begins so.
+    /// Lists every object whose key begins so.
     List(String),
     /// Removes one. Only an operator does.
     Delete(String),
@@ -25,8 +25,8 @@ pub enum Reply {
     Object(Option<(Version, Vec<u8>)>),
     /// Of a `Put` or a `Delete`.
     Wrote(Wrote),
-    /// Of a `List`, in the order of the keys.
-    Listed(Vec<(String, Version, Vec<u8>)>),
+    /// Of a `List`, in the order of the keys: name, version, length.
+    Listed(Vec<(String, Version, u64)>),
     /// The bucket refused: nothing happened.
     Failed,
 }
@@ -62,7 +62,7 @@ impl Bucket {
                 let objects = self.objects.iter().filter(|(key, _)| key.starts_with(&prefix));
                 Reply::Listed(
                     objects
-                        .map(|(key, (version, body))| (key.clone(), version.clone(), body.clone()))
+                        .map(|(key, (version, body))| (key.clone(), version.clone(), body.len() as u64))
                         .collect(),
                 )
             }

@@ -30,7 +30,9 @@ macro_rules! flaws {
                     Self::FenceFreesAtOnce => Some(Fault::OperatorFence),
                     Self::ReleasesEarly => Some(Fault::Stop),
                     Self::SendsAgain => Some(Fault::CutPeers),
-                    Self::WaitsTooLong | Self::SwallowsEnds => Some(Fault::CutBucket),
+                    Self::BelievesSilence | Self::WaitsTooLong | Self::SwallowsEnds => {
+                        Some(Fault::CutBucket)
+                    },
                     _ => None,
                 }
             }
@@ -59,6 +61,8 @@ flaws! {
     HeartbeatsUnconditional => "heartbeat-conditions-ignored", &["fences", "single-owner"];
     /// A fence is written over whatever stands there.
     FencesBlindly => "fence-without-condition", &["fences"];
+    /// A fence is as long as what it replaces.
+    FenceKeepsLength => "fence-keeps-the-length", &["takeover"];
     /// Nodes fence without the grace.
     NoGrace => "fence-without-grace", &["fences"];
     /// A node that regained the bucket fences at once whoever was cut off with it (case L9).

@@ -16,7 +16,7 @@ use wasmkeep_protocol::{
     forwarding::Trouble,
     lease::{self, Identity, Keeper, Timing, Watch, WatchEffect, WatchInput},
     ownership::{self, Claim},
-    records::{Nonce, Presence, Process as ProcessId},
+    records::{NodeRecord, Nonce, Presence, Process as ProcessId},
 };
 
 use super::{
@@ -91,6 +91,7 @@ enum Purpose {
     OwnHeartbeat,
     Heartbeat,
     List,
+    Look(NodeId),
     Fence(NodeId),
     Owner(ActorId),
     OwnerHeartbeat(ActorId),
@@ -145,8 +146,8 @@ pub struct Process {
     ended: bool,
     /// It takes connections: from its first lease on.
     listens: bool,
-    /// Heartbeats once listed, for the variant that takes a missing one for a release.
-    remembered: BTreeMap<NodeId, lease::Seen>,
+    /// Heartbeats once read, for the variant that takes a missing one for a release.
+    remembered: BTreeMap<NodeId, NodeRecord>,
     out: Vec<Out>,
 }
 
@@ -352,6 +353,9 @@ impl Process {
                 }
             }
         }
+        if let Some(version) = self.keeper.version().cloned() {
+            self.look_out(now, WatchInput::Stands(version));
+        }
     }
 
     /// Steps the watch and carries its effects out.
@@ -361,12 +365,21 @@ impl Process {
         for effect in self.watch.step(now, &mut nonces, input) {
             match effect {
                 WatchEffect::List => self.call(Purpose::List, stage::list_nodes()),
+                WatchEffect::Read(node) => {
+                    let call = stage::get_node(&node);
+                    self.call(Purpose::Look(node), call);
+                }
                 WatchEffect::ViewChanged => {
                     self.suspects.look(&self.watch.view(), self.timing.skew, now.moment);
                     self.wait(now, WaitsInput::Look);
                 }
                 WatchEffect::Fence(..) if self.flaw == Some(Flaw::NeverFences) => {}
-                WatchEffect::Fence(node, record, condition) => {
+                WatchEffect::Fence(node, mut record, condition) => {
+                    let view = self.watch.view();
+                    let replaced = view.peer(&node).and_then(|peer| peer.record.as_ref().ok());
+                    if let (Some(Flaw::FenceKeepsLength), Some(replaced)) = (self.flaw, replaced) {
+                        record.shape = replaced.shape;
+                    }
                     let call = stage::put_node(&node, &record, condition);
                     self.call(Purpose::Fence(node), call);
                 }

@@ -2,7 +2,7 @@
 
 use wasmkeep_protocol::{
     ActorId, NodeId, Tenant,
-    lease::Seen,
+    lease::Listed,
     object_keys,
     records::{NodeRecord, OwnerRecord, Process},
     store::{Condition, Version},
@@ -60,7 +60,7 @@ pub fn put_node(node: &NodeId, record: &NodeRecord, condition: Condition) -> Cal
     Call::Put(object_keys::node(node), record.encode(), condition)
 }
 
-/// Reads them all.
+/// Lists them all.
 pub fn list_nodes() -> Call {
     Call::List(object_keys::NODES.into())
 }
@@ -76,9 +76,9 @@ pub fn put_owner(actor: &ActorId, record: &OwnerRecord, condition: Condition) ->
 }
 
 /// A listed heartbeat.
-pub fn seen(key: &str, version: Version, body: &[u8]) -> Option<Seen> {
+pub fn listed(key: &str, version: Version, size: u64) -> Option<Listed> {
     let node = key.strip_prefix(object_keys::NODES)?.parse().ok()?;
-    Some(Seen { node, version, record: NodeRecord::decode(body) })
+    Some(Listed { node, version: Some(version), size })
 }
 
 /// Whose heartbeat a key is.

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::*;
 use crate::{
     lease::Timing,
-    records::{NodeRecord, NodeState, Nonce, Process, RecordError},
+    records::{NodeRecord, NodeState, Nonce, Process, RecordError, Shape},
     store::Version,
     view::{Peer, View},
 };
@@ -31,6 +31,7 @@ fn view(written_ms: u64) -> View {
         state: NodeState::Live,
         written_at_ms: written_ms,
         ttl: Duration::from_secs(10),
+        shape: Shape::NONE,
         presence: Arc::default(),
     };
     let peer = Peer { version: Version::new("v"), record: Ok(Arc::new(record)), written: at(written_ms) };

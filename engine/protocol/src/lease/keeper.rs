@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+mod heartbeat;
 mod stop;
 
 use self::stop::Stop;
@@ -17,7 +18,7 @@ use crate::{
     clock::{Moment, Now},
     limits::STOP_GRACE,
     records::{NodeRecord, NodeState, Nonce, Presence},
-    store::{Condition, Found, Wrote},
+    store::{Condition, Found, Version, Wrote},
 };
 
 /// What happened.
@@ -92,7 +93,10 @@ pub struct Keeper {
     phase: Phase,
     /// What the next write replaces. Known once the start check has passed.
     basis: Option<Condition>,
-    /// The last write sent.
+    /// What stands there, as far as it is a heartbeat.
+    stands: Option<NodeRecord>,
+    /// The last write sent, and its number.
+    sent: Option<NodeRecord>,
     sequence: u64,
     /// Live writes sent and not known to have landed, oldest first.
     unsettled: Vec<Sent>,
@@ -146,6 +150,8 @@ impl Keeper {
             presence: Arc::new(presence),
             phase: Phase::Starting(StartCheck::new()),
             basis: None,
+            stands: None,
+            sent: None,
             sequence: 0,
             unsettled: Vec::new(),
             landed: None,
@@ -168,6 +174,15 @@ impl Keeper {
     pub fn lease(&self, now: Moment) -> Option<ValidLease> {
         let lease = ValidLease { epoch: self.epoch, until: self.until()? };
         (self.valid && lease.holds(now)).then_some(lease)
+    }
+
+    /// The version in which our heartbeat is known to stand. [`super::WatchInput::Stands`] tells the watch.
+    #[must_use]
+    pub fn version(&self) -> Option<&Version> {
+        match &self.basis {
+            Some(Condition::Unchanged(version)) if self.landed.is_some() => Some(version),
+            _ => None,
+        }
     }
 
     /// The end of the lease by the writes known to have landed.
@@ -242,6 +257,7 @@ impl Keeper {
             Wrote::Written(_) if releasing => self.exit(Exit::Stopped { released: true }, effects),
             Wrote::Written(version) => {
                 self.basis = Some(Condition::Unchanged(version));
+                self.stands = self.sent.take();
                 self.land(self.sequence, now.moment);
             }
             // Believed only after a read: our own first copy may have made the second one fail.
@@ -289,6 +305,7 @@ impl Keeper {
                 }
                 NodeState::Live => {
                     self.basis = condition;
+                    self.stands = Some(record.clone());
                     self.land(record.sequence, now.moment);
                 }
                 NodeState::Fenced { by, .. } => self.exit(Exit::Fenced { by: by.clone() }, effects),
@@ -337,7 +354,13 @@ impl Keeper {
                 self.basis = None;
                 self.due = now.moment + self.timing.period / 2;
             }
-            Verdict::Pass(condition) => self.basis = Some(condition),
+            Verdict::Pass(condition) => {
+                self.basis = Some(condition);
+                self.stands = match found {
+                    Found::Object(_, Ok(record)) => Some(record.clone()),
+                    _ => None,
+                };
+            }
             Verdict::Refuse(refused) => self.exit(Exit::Refused(refused), effects),
         }
     }
@@ -403,28 +426,11 @@ impl Keeper {
             self.sequence += 1;
             let sent = Sent { sequence: self.sequence, began: now.moment, written_at_ms: now.wall_ms };
             self.unsettled.push(sent);
-            (self.record(&sent, NodeState::Live, nonce), Request::Write)
+            (self.record(now, sent, NodeState::Live, nonce), Request::Write)
         };
         self.outstanding = Some(request);
+        self.sent = Some(record.clone());
         effects.push(Effect::Write(record, basis));
-    }
-
-    /// The release keeps the sequence and the date of the last live write, as a fence does.
-    fn released(&self, now: Now, nonce: Nonce) -> NodeRecord {
-        let unheard = Sent { sequence: self.sequence, began: now.moment, written_at_ms: now.wall_ms };
-        self.record(&self.landed.unwrap_or(unheard), NodeState::Released, nonce)
-    }
-
-    fn record(&self, sent: &Sent, state: NodeState, nonce: Nonce) -> NodeRecord {
-        NodeRecord {
-            process: self.identity.process,
-            sequence: sent.sequence,
-            nonce,
-            state,
-            written_at_ms: sent.written_at_ms,
-            ttl: self.timing.ttl,
-            presence: Arc::clone(&self.presence),
-        }
     }
 }
 

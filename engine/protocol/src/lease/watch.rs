@@ -4,29 +4,28 @@
 //! clock, from the end of the listing that first showed it. The date in a heartbeat can only delay a fence (a lease
 //! dated ahead is left alone until then, R-LEASE-9). The fence says how long its writer watched, so that every
 //! reader may rely on it, however little that reader has seen itself.
+//!
+//! A heartbeat whose length says that it was only renewed is not read ([`Shape`](crate::records::Shape)). No fence
+//! rests on that: one that has stood for two heartbeats is read, and what is fenced was read.
 
-use std::{collections::BTreeMap, sync::Arc};
+mod look;
 
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+pub use self::look::Listed;
+use self::look::{Look, Sight};
 use super::{Identity, Timing};
 use crate::{
     NodeId,
     clock::{Moment, Now},
     limits::SKEW_WARNING_PERIOD,
     records::{NodeRecord, Nonce, Process, RecordError},
-    store::{Condition, Version, Wrote},
+    store::{Condition, Found, Version, Wrote},
     view::{Peer, View},
 };
-
-/// One heartbeat as a listing showed it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// Whose it is.
-    pub node: NodeId,
-    /// Its version.
-    pub version: Version,
-    /// What it says.
-    pub record: Result<NodeRecord, RecordError>,
-}
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +33,13 @@ pub enum WatchInput {
     /// Time passed.
     Tick,
     /// Answer to [`WatchEffect::List`]: every heartbeat, or `None` when the bucket gave no whole answer in time.
-    Listed(Option<Vec<Seen>>),
+    Listed(Option<Vec<Listed>>),
+    /// Answer to [`WatchEffect::Read`]. No answer within the timeout is [`Found::Failed`].
+    Read(NodeId, Found<NodeRecord>),
     /// Answer to [`WatchEffect::Fence`].
     Fenced(NodeId, Wrote),
+    /// The version in which this node's own heartbeat stands ([`super::Keeper::version`]).
+    Stands(Version),
     /// This node's own lease became valid.
     Valid,
     /// It ran out.
@@ -46,8 +49,10 @@ pub enum WatchInput {
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEffect {
-    /// List the heartbeats and read those whose version is new.
+    /// List the heartbeats.
     List,
+    /// Read one.
+    Read(NodeId),
     /// There is a new view ([`Watch::view`]).
     ViewChanged,
     /// Write a node's heartbeat as this fence.
@@ -90,18 +95,32 @@ pub struct Watch {
     valid_since: Option<Moment>,
     /// Since when listings have come without a gap while our lease was valid (R-LEASE-5).
     unbroken_since: Option<Moment>,
-    listing: Option<Moment>,
+    look: Option<Look>,
     /// The beginning and the end of the last listing that succeeded.
     listed: Option<(Moment, Moment)>,
     list_due: Moment,
+    /// The versions our last writes gave our own heartbeat.
+    written: VecDeque<Version>,
+    /// The version of our own heartbeat in the last listing.
+    own_seen: Option<Version>,
 }
+
+/// How many of our own writes are remembered: a listing shows one that landed while it was under way, or the one before.
+const WRITTEN_KEPT: usize = 4;
 
 #[derive(Debug)]
 struct Watched {
+    /// Its record is that of a heartbeat this one renewed, unless it was read.
     peer: Peer,
-    /// The live write it rests on; `None`: unreadable.
+    /// Its version as the listing put it. One that puts versions otherwise than an answer to a read does costs reads.
+    listed: Option<Version>,
+    /// This very heartbeat was read.
+    read: bool,
+    /// The date of the live write it rests on, to half a second if that is only known by its length.
+    dated_ms: u64,
+    /// The live write of the record; `None`: unreadable.
     write: Option<(Process, u64)>,
-    /// The end of the listing that first showed that write.
+    /// The end of the listing that first showed the live write it rests on.
     since: Moment,
     fence: Fence,
     warned: Option<Moment>,
@@ -110,6 +129,11 @@ struct Watched {
 impl Watched {
     fn is_live(&self) -> bool {
         self.peer.record.as_ref().is_ok_and(|record| record.is_live())
+    }
+
+    /// Whether a heartbeat that was read rests on the same live write.
+    fn rests_on(&self, write: Option<(Process, u64)>, version: &Version) -> bool {
+        self.peer.version == *version || self.read && self.write == write
     }
 }
 
@@ -123,6 +147,13 @@ enum Fence {
     Unclear,
 }
 
+impl Fence {
+    /// A look says what stands there, unless the answer to a fence is yet to come.
+    fn after_a_look(self) -> Self {
+        if matches!(self, Self::Sent(_)) { self } else { Self::Idle }
+    }
+}
+
 impl Watch {
     /// The watch of a process that starts at `now`.
     #[must_use]
@@ -134,9 +165,11 @@ impl Watch {
             view: Arc::new(View::unknown(&timing)),
             valid_since: None,
             unbroken_since: None,
-            listing: None,
+            look: None,
             listed: None,
             list_due: now,
+            written: VecDeque::new(),
+            own_seen: None,
         }
     }
 
@@ -149,7 +182,7 @@ impl Watch {
     /// When [`WatchInput::Tick`] is next due.
     #[must_use]
     pub fn wake(&self, now: Now) -> Option<Moment> {
-        let list = self.listing.is_none().then_some(self.list_due);
+        let list = self.look.is_none().then_some(self.list_due);
         let fences = self.peers.iter().filter_map(|(node, watched)| self.fence_due(node, watched, now));
         list.into_iter().chain(fences).min()
     }
@@ -164,8 +197,10 @@ impl Watch {
         let mut effects = Vec::new();
         match input {
             WatchInput::Tick => {}
-            WatchInput::Listed(heartbeats) => self.listed(now, heartbeats, &mut effects),
+            WatchInput::Listed(listed) => self.listed(now, listed, &mut effects),
+            WatchInput::Read(node, found) => self.read(now, &node, found, &mut effects),
             WatchInput::Fenced(node, outcome) => self.fenced(&node, outcome, &mut effects),
+            WatchInput::Stands(version) => self.stands(version),
             WatchInput::Valid => self.valid_since = Some(now.moment),
             WatchInput::Lapsed => {
                 self.valid_since = None;
@@ -176,11 +211,9 @@ impl Watch {
         effects
     }
 
-    fn listed(&mut self, now: Now, heartbeats: Option<Vec<Seen>>, effects: &mut Vec<WatchEffect>) {
-        let Some(began) = self.listing.take() else { return };
-        self.list_due = began + self.timing.period;
-        let Some(heartbeats) = heartbeats else { return };
-        let before = self.listed.replace((began, now.moment));
+    /// What every heartbeat is, at the end of a look that succeeded.
+    fn seen(&mut self, now: Now, look: Look, effects: &mut Vec<WatchEffect>) {
+        let before = self.listed.replace((look.began, now.moment));
         let gap = before.map(|(_, ended)| now.moment.since(ended));
         if gap.is_none_or(|gap| gap > self.timing.listing_gap_max()) {
             self.unbroken_since = None;
@@ -189,43 +222,84 @@ impl Watch {
             self.unbroken_since.get_or_insert(now.moment);
         }
         let mut gone = std::mem::take(&mut self.peers);
-        for seen in heartbeats {
-            let known = gone.remove(&seen.node);
-            let mut watched = self.look(now, before.map(|(began, _)| began), known, &seen);
-            self.warn(now, &seen.node, &mut watched, effects);
-            self.peers.insert(seen.node, watched);
+        for (Listed { node, version, .. }, sight) in look.sights {
+            let (began, known) = (before.map(|(began, _)| began), gone.remove(&node));
+            let Some(mut watched) = self.judge(now, began, known, version, sight) else { continue };
+            self.warn(now, &node, &mut watched, effects);
+            self.peers.insert(node, watched);
         }
-        self.check_own(began, effects);
+        self.check_own(look.began, effects);
         self.publish(effects);
     }
 
-    /// What one heartbeat of a listing that ended now means. `before`: when the listing before it began.
-    fn look(&self, now: Now, before: Option<Moment>, known: Option<Watched>, seen: &Seen) -> Watched {
+    /// What one heartbeat means in a look that ends now. `before`: when the listing before it began.
+    fn judge(
+        &self,
+        now: Now,
+        before: Option<Moment>,
+        known: Option<Watched>,
+        listed: Option<Version>,
+        sight: Sight,
+    ) -> Option<Watched> {
+        match sight {
+            Sight::Read(version, record) => {
+                Some(self.judge_read(now, before, known, listed, (version, record)))
+            }
+            Sight::Renewed { version, dated_ms } => known.map(|known| match known.is_live() {
+                true => Watched {
+                    peer: Peer { version, written: self.dated(now, before, dated_ms), ..known.peer },
+                    listed,
+                    read: false,
+                    dated_ms,
+                    since: now.moment,
+                    fence: Fence::Idle,
+                    ..known
+                },
+                // Our own fence landed meanwhile, and a lease that ended stays ended.
+                false => known,
+            }),
+            Sight::Same => known.map(|known| Watched { fence: known.fence.after_a_look(), ..known }),
+        }
+    }
+
+    fn judge_read(
+        &self,
+        now: Now,
+        before: Option<Moment>,
+        known: Option<Watched>,
+        listed: Option<Version>,
+        (version, record): (Version, Result<NodeRecord, RecordError>),
+    ) -> Watched {
+        let record = record.map(Arc::new);
         let warned = known.as_ref().and_then(|known| known.warned);
-        let fresh = |write, written| {
-            let peer =
-                Peer { version: seen.version.clone(), record: seen.record.clone().map(Arc::new), written };
-            Watched { peer, write, since: now.moment, fence: Fence::Idle, warned }
+        let fresh = |write, dated_ms, written| {
+            let peer = Peer { version: version.clone(), record: record.clone(), written };
+            let (since, fence) = (now.moment, Fence::Idle);
+            Watched { peer, listed, read: true, dated_ms, write, since, fence, warned }
         };
-        let Ok(record) = &seen.record else { return fresh(None, now.moment) };
-        let write = Some((record.process, record.sequence));
+        let Ok(read) = &record else { return fresh(None, 0, now.moment) };
+        let write = Some((read.process, read.sequence));
         match known {
-            // A lease that ended stays ended: this listing began before our own fence landed.
-            Some(known) if known.write == write && record.is_live() && !known.is_live() => known,
-            Some(known) if known.write == write => Watched {
-                since: known.since,
-                fence: if matches!(known.fence, Fence::Sent(_)) { known.fence } else { Fence::Idle },
-                ..fresh(write, known.peer.written)
-            },
-            Some(_) | None => fresh(write, self.dated(now, before, record)),
+            Some(known) if known.rests_on(write, &version) => {
+                // A lease that ended stays ended: this was read before our own fence landed.
+                if read.is_live() && !known.is_live() {
+                    return known;
+                }
+                let fence = known.fence.after_a_look();
+                Watched { since: known.since, fence, ..fresh(write, read.written_at_ms, known.peer.written) }
+            }
+            Some(_) | None => {
+                let written = self.dated(now, before, read.written_at_ms);
+                fresh(write, read.written_at_ms, written)
+            }
         }
     }
 
     /// When a write that this listing is the first to show began, on our clock. It landed after the listing before
     /// began, so it began a timeout earlier than that at most. A date outside those bounds comes from a clock that
     /// is wrong, and then the write is as old as this listing.
-    fn dated(&self, now: Now, before: Option<Moment>, record: &NodeRecord) -> Moment {
-        let dated = now.moment.before(now.age_of(record.written_at_ms));
+    fn dated(&self, now: Now, before: Option<Moment>, written_at_ms: u64) -> Moment {
+        let dated = now.moment.before(now.age_of(written_at_ms));
         let possible = before.is_none_or(|before| dated >= before.before(self.timing.timeout));
         if possible { dated } else { now.moment }
     }
@@ -233,8 +307,8 @@ impl Watch {
     fn warn(&self, now: Now, node: &NodeId, watched: &mut Watched, effects: &mut Vec<WatchEffect>) {
         let notice = match &watched.peer.record {
             Err(error) => Notice::Unreadable { node: node.clone(), error: error.clone() },
-            Ok(record) => {
-                let ahead = now.ahead_of(record.written_at_ms);
+            Ok(_) => {
+                let ahead = now.ahead_of(watched.dated_ms);
                 if ahead <= self.timing.skew {
                     return;
                 }
@@ -250,11 +324,24 @@ impl Watch {
         }
     }
 
-    /// A listing that began while our lease was valid shows our own heartbeat as ours, or somebody took our id.
-    fn check_own(&self, began: Moment, effects: &mut Vec<WatchEffect>) {
-        let ours = self.peers.get(&self.identity.node).and_then(|watched| watched.peer.record.as_ref().ok());
-        let stands = ours.is_some_and(|record| record.process == self.identity.process && record.is_live());
-        if self.valid_since.is_some_and(|since| since <= began) && !stands {
+    fn stands(&mut self, version: Version) {
+        if self.written.back() != Some(&version) {
+            self.written.push_back(version);
+            if self.written.len() > WRITTEN_KEPT {
+                self.written.pop_front();
+            }
+        }
+    }
+
+    /// A listing that began while our lease was valid shows our own heartbeat as ours, or somebody took our id. The
+    /// answer to a write of ours may still be under way: until the next listing.
+    fn check_own(&mut self, began: Moment, effects: &mut Vec<WatchEffect>) {
+        let own = self.peers.get(&self.identity.node);
+        let record = own.and_then(|watched| watched.peer.record.as_ref().ok());
+        let stands = record.is_some_and(|record| record.process == self.identity.process && record.is_live());
+        let foreign = self.own_seen.take().is_some_and(|version| !self.written.contains(&version));
+        self.own_seen = own.map(|watched| watched.peer.version.clone());
+        if self.valid_since.is_some_and(|since| since <= began) && (!stands || foreign) {
             effects.push(WatchEffect::OwnHeartbeatChanged);
         }
     }
@@ -267,7 +354,8 @@ impl Watch {
             return;
         };
         if let Wrote::Written(version) = outcome {
-            watched.peer = Peer { version, record: Ok(Arc::new(fence)), written: watched.peer.written };
+            let record = Ok(Arc::new(fence));
+            watched.peer = Peer { version, record, written: watched.peer.written };
             self.publish(effects);
         }
     }
@@ -295,8 +383,8 @@ impl Watch {
             watched.fence = Fence::Sent(fence.clone());
             effects.push(WatchEffect::Fence(node, fence, condition));
         }
-        if self.listing.is_none() && now.moment >= self.list_due {
-            self.listing = Some(now.moment);
+        if self.look.is_none() && now.moment >= self.list_due {
+            self.look = Some(Look::new(now.moment));
             effects.push(WatchEffect::List);
         }
     }
@@ -311,6 +399,7 @@ impl Watch {
             || record.is_gone(self.timing.grace)
             || blind
             || watched.fence != Fence::Idle
+            || !watched.read
         {
             return None;
         }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{FORMAT, Nonce, Process, RecordError, decode, encode};
+use super::{FORMAT, Nonce, Process, RecordError, Shape, decode, encode};
 use crate::NodeId;
 
 /// Longest ttl a record may claim: a node that claims a year is never fenced.
@@ -25,6 +25,8 @@ pub struct NodeRecord {
     pub written_at_ms: u64,
     /// How long that write keeps the lease.
     pub ttl: Duration,
+    /// Stands for all of this but the sequence, the nonce and the date.
+    pub shape: Shape,
     /// Where and what the node is. Decides nothing about the lease.
     pub presence: Arc<Presence>,
 }
@@ -68,13 +70,24 @@ impl NodeRecord {
     /// # Errors
     /// Why it is none.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        decode::<Wire>(bytes)?.try_into()
+        let wire = decode::<Wire>(bytes)?;
+        let shape = Shape::claimed(wire.shape, bytes.len(), wire.written_at_ms);
+        Ok(Self { shape, ..wire.try_into()? })
     }
 
-    /// The heartbeat's text.
+    /// The heartbeat's text, as long as its shape and its date ask for.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        encode(&Wire::from(self))
+        let mut text = encode(&Wire::from(self));
+        text.resize(self.shape.length(text.len(), self.written_at_ms), b' ');
+        text
+    }
+
+    /// Whether `next` says the same as this live heartbeat, later.
+    #[must_use]
+    pub fn is_renewed_by(&self, next: &Self) -> bool {
+        let live = self.is_live() && next.is_live();
+        live && self.process == next.process && self.ttl == next.ttl && self.presence == next.presence
     }
 
     /// Whether its process renews it.
@@ -99,7 +112,8 @@ impl NodeRecord {
     /// The fence for this heartbeat: the lease is no longer live, its date and sequence stay (R-LEASE-4).
     #[must_use]
     pub fn fence(&self, watched: Duration, by: Option<NodeId>, nonce: Nonce) -> Self {
-        Self { nonce, state: NodeState::Fenced { watched, by }, ..self.clone() }
+        let state = NodeState::Fenced { watched, by };
+        Self { nonce, state, shape: self.shape.next(), ..self.clone() }
     }
 
     /// The fence for a node without a heartbeat, written by an operator (R-LEASE-7). `process` is a fresh one, so
@@ -113,6 +127,7 @@ impl NodeRecord {
             state: NodeState::Fenced { watched: Duration::ZERO, by: None },
             written_at_ms,
             ttl,
+            shape: Shape::NONE,
             presence: Arc::default(),
         }
     }
@@ -132,6 +147,8 @@ struct Wire {
     fenced_by: Option<String>,
     written_at_ms: u64,
     ttl_ms: u64,
+    #[serde(default)]
+    shape: u8,
     #[serde(default)]
     node: Presence,
 }
@@ -153,6 +170,7 @@ impl From<&NodeRecord> for Wire {
             fenced_by: by.map(ToString::to_string),
             written_at_ms: record.written_at_ms,
             ttl_ms: millis(record.ttl),
+            shape: record.shape.number(),
             node: Presence::clone(&record.presence),
         }
     }
@@ -186,6 +204,7 @@ impl TryFrom<Wire> for NodeRecord {
             state,
             written_at_ms: wire.written_at_ms,
             ttl,
+            shape: Shape::NONE,
             presence: Arc::new(wire.node),
         })
     }

@@ -12,6 +12,7 @@ fn node_record() -> NodeRecord {
         state: NodeState::Live,
         written_at_ms: 1_700_000_000_000,
         ttl: Duration::from_secs(10),
+        shape: Shape::NONE,
         presence: Arc::new(Presence { advertise: "http://10.0.0.1:8080".into(), ..Presence::default() }),
     }
 }
@@ -32,14 +33,34 @@ fn a_heartbeat_is_written_in_this_text() {
     let fenced =
         node_record().fence(Duration::from_millis(15_001), Some("b".parse().unwrap()), Nonce::from_bits(3));
     assert_eq!(
-        String::from_utf8(fenced.encode()).unwrap(),
+        String::from_utf8(fenced.encode()).unwrap().trim_end(),
         concat!(
             r#"{"format":1,"process":"00000000000000000000000000000001","sequence":7,"#,
             r#""nonce":"00000000000000000000000000000003","state":"fenced","watched_ms":15001,"fenced_by":"b","#,
-            r#""written_at_ms":1700000000000,"ttl_ms":10000,"node":{"advertise":"http://10.0.0.1:8080","#,
+            r#""written_at_ms":1700000000000,"ttl_ms":10000,"shape":1,"node":{"advertise":"http://10.0.0.1:8080","#,
             r#""cluster_advertise":null,"fingerprint":null,"version":"","app":null}}"#,
         )
     );
+}
+
+// R-LEASE-1
+#[test]
+fn the_length_of_a_heartbeat_says_its_shape_and_its_date() {
+    let first = NodeRecord { shape: Shape::NONE.next(), ..node_record() };
+    let length = |record: &NodeRecord| record.encode().len() as u64;
+    let later =
+        |ms| NodeRecord { written_at_ms: first.written_at_ms + ms, sequence: 1_000_000, ..first.clone() };
+    for ms in [1000, 3000, 3400, 25_000] {
+        assert_eq!(
+            first.shape.renewal(first.written_at_ms, length(&later(ms))),
+            Some(first.written_at_ms + ms / 500 * 500)
+        );
+        let fence = later(ms).fence(Duration::from_secs(15), None, Nonce::from_bits(3));
+        assert_eq!(first.shape.renewal(first.written_at_ms, length(&fence)), None, "{ms}");
+    }
+    // One that was edited by hand says nothing by its length, whatever its text says.
+    let edited = String::from_utf8(first.encode()).unwrap().replacen("10.0.0.1", "10.0.0.10", 1);
+    assert_eq!(NodeRecord::decode(edited.as_bytes()).unwrap().shape, Shape::NONE);
 }
 
 // R-OWN-1
@@ -112,14 +133,16 @@ fn any_node_record() -> impl Strategy<Value = NodeRecord> {
             ..Presence::default()
         },
     );
-    (any::<(u128, u64, u128, u64)>(), 1..3_600_000_u64, state, presence).prop_map(
-        |((process, sequence, nonce, written_at_ms), ttl, state, presence)| NodeRecord {
+    let shape = (0..16).prop_map(|changes| (0..changes).fold(Shape::NONE, |shape, _| shape.next()));
+    (any::<(u128, u64, u128, u64)>(), 1..3_600_000_u64, state, shape, presence).prop_map(
+        |((process, sequence, nonce, written_at_ms), ttl, state, shape, presence)| NodeRecord {
             process: Process::from_bits(process),
             sequence,
             nonce: Nonce::from_bits(nonce),
             state,
             written_at_ms,
             ttl: Duration::from_millis(ttl),
+            shape,
             presence: Arc::new(presence),
         },
     )

@@ -1,5 +1,5 @@
 use super::*;
-use crate::records::{NodeState, Nonce, Presence, Process};
+use crate::records::{NodeState, Nonce, Presence, Process, Shape};
 
 fn at(seconds: u64) -> Moment {
     Moment::after_boot(Duration::from_secs(seconds))
@@ -17,6 +17,7 @@ fn record(state: NodeState, fingerprint: &str) -> NodeRecord {
         state,
         written_at_ms: 0,
         ttl: Duration::from_secs(10),
+        shape: Shape::NONE,
         presence: Arc::new(Presence { fingerprint: Some(fingerprint.into()), ..Presence::default() }),
     }
 }

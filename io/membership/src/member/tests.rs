@@ -141,15 +141,20 @@ fn a_second_process_with_the_same_id_is_refused_and_the_first_goes_on() {
     });
 }
 
+// R-LEASE-1
 #[test]
-fn a_lone_node_sends_two_requests_for_each_heartbeat() {
+fn a_node_among_others_sends_two_requests_for_each_heartbeat() {
     run(async {
         let (clock, bucket) = (Clock::new(), Cable::new());
-        let _node = start(&clock, &bucket, "a", 1);
-        secs(30).await;
-        let before = bucket.requests.get();
-        secs(30).await;
-        let sent = bucket.requests.get() - before;
-        assert!((18..=22).contains(&sent), "{sent} requests in ten heartbeats");
+        let cables = [bucket.clone(), bucket.another(), bucket.another()];
+        let nodes = ["a", "b", "c"].into_iter().zip(1..).zip(&cables);
+        let _nodes: Vec<Node> =
+            nodes.map(|((name, process), cable)| start(&clock, cable, name, process)).collect();
+        let sent = || cables.each_ref().map(|cable| cable.requests.get());
+        secs(40).await;
+        let before = sent();
+        tokio::time::sleep(Timing::default().period * 100).await;
+        let during = sent();
+        assert_eq!([0, 1, 2].map(|node| during[node] - before[node]), [200; 3]);
     });
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use buckets::Bucket;
-use wasmkeep_protocol::records::{NodeRecord, NodeState, Nonce, Presence, Process};
+use wasmkeep_protocol::records::{NodeRecord, NodeState, Nonce, Presence, Process, Shape};
 
 fn now_ms() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -28,6 +28,7 @@ fn heartbeat(age_ms: i64) -> NodeRecord {
         state: NodeState::Live,
         written_at_ms: now_ms().saturating_add_signed(-age_ms),
         ttl: Duration::from_secs(10),
+        shape: Shape::NONE,
         presence: Arc::new(presence("0.3.0")),
     }
 }

@@ -1,10 +1,10 @@
 //! Requests to the bucket and their answers, and the actors' records.
 
 use wasmkeep_protocol::{
-    ActorId,
+    ActorId, NodeId,
     clock::Now,
     failover::WaitsInput,
-    lease::{Input as LeaseInput, Seen, WatchInput},
+    lease::{Input as LeaseInput, Listed, WatchInput},
     ownership::{Context, Effect, Input as ClaimInput},
     records::{Hold, NodeRecord, NodeState, OwnerRecord},
     store::{Found, Version, Wrote},
@@ -55,6 +55,10 @@ impl Process {
                 let listed = self.listed(reply);
                 self.look_out(now, WatchInput::Listed(listed));
             }
+            Purpose::Look(node) => {
+                let found = self.looked_at(&node, found(reply, NodeRecord::decode));
+                self.look_out(now, WatchInput::Read(node, found));
+            }
             Purpose::Fence(node) => self.look_out(now, WatchInput::Fenced(node, wrote(reply))),
             Purpose::OwnerHeartbeat(actor) => {
                 self.claim(now, &actor, ClaimInput::Heartbeat(found(reply, NodeRecord::decode)));
@@ -85,34 +89,44 @@ impl Process {
         Found::Object(version.clone(), Ok(released))
     }
 
-    fn listed(&mut self, reply: Option<Reply>) -> Option<Vec<Seen>> {
+    fn listed(&mut self, reply: Option<Reply>) -> Option<Vec<Listed>> {
         let Some(Reply::Listed(objects)) = reply else { return None };
-        let mut listed: Vec<Seen> = objects
+        let mut listed: Vec<Listed> = objects
             .into_iter()
-            .filter_map(|(key, version, body)| stage::seen(&key, version, &body))
+            .filter_map(|(key, version, size)| stage::listed(&key, version, size))
             .collect();
-        match self.flaw {
-            Some(Flaw::DeletedFrees) => {
-                for (node, seen) in &self.remembered {
-                    if !listed.iter().any(|listed| listed.node == *node) {
-                        let mut seen = seen.clone();
-                        seen.record =
-                            seen.record.map(|record| NodeRecord { state: NodeState::Released, ..record });
-                        listed.push(seen);
-                    }
-                }
-                self.remembered = listed.iter().map(|seen| (seen.node.clone(), seen.clone())).collect();
-            }
-            Some(Flaw::FenceFreesAtOnce) => {
-                for record in listed.iter_mut().filter_map(|seen| seen.record.as_mut().ok()) {
-                    if let NodeState::Fenced { watched, .. } = &mut record.state {
-                        *watched = self.timing.lapse(record.ttl);
-                    }
+        if self.flaw == Some(Flaw::DeletedFrees) {
+            for node in self.remembered.keys() {
+                if !listed.iter().any(|listed| listed.node == *node) {
+                    listed.push(Listed { node: node.clone(), version: None, size: 0 });
                 }
             }
-            _ => {}
         }
         Some(listed)
+    }
+
+    /// What a heartbeat looks like to the variants that take it for something else.
+    fn looked_at(&mut self, node: &NodeId, found: Found<NodeRecord>) -> Found<NodeRecord> {
+        match (self.flaw, found) {
+            (Some(Flaw::DeletedFrees), Found::Object(version, Ok(record))) => {
+                self.remembered.insert(node.clone(), record.clone());
+                Found::Object(version, Ok(record))
+            }
+            (Some(Flaw::DeletedFrees), Found::Absent) => match self.remembered.get(node) {
+                Some(record) => {
+                    let released = NodeRecord { state: NodeState::Released, ..record.clone() };
+                    Found::Object(Version::new("deleted"), Ok(released))
+                }
+                None => Found::Absent,
+            },
+            (Some(Flaw::FenceFreesAtOnce), Found::Object(version, Ok(mut record))) => {
+                if let NodeState::Fenced { watched, .. } = &mut record.state {
+                    *watched = self.timing.lapse(record.ttl);
+                }
+                Found::Object(version, Ok(record))
+            }
+            (_, found) => found,
+        }
     }
 
     fn wrote_owner(&self, reply: Option<Reply>) -> Wrote {

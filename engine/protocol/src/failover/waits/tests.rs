@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     lease::Timing,
-    records::{NodeRecord, NodeState, Nonce, Process},
+    records::{NodeRecord, NodeState, Nonce, Process, Shape},
     store::Version,
     view::Peer,
 };
@@ -31,6 +31,7 @@ fn view(state: NodeState, written_ms: u64) -> View {
             state,
             written_at_ms: 0,
             ttl: Duration::from_secs(10),
+            shape: Shape::NONE,
             presence: Arc::default(),
         };
         (node(id), Peer { version: Version::new("v"), record: Ok(Arc::new(record)), written: at(written) })

@@ -3,7 +3,10 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::{records::NodeState, view::Standing};
+use crate::{
+    records::{NodeState, Shape},
+    view::Standing,
+};
 
 const WALL_AT_BOOT_MS: u64 = 10_000_000;
 
@@ -15,6 +18,14 @@ fn node(id: &str) -> NodeId {
     id.parse().unwrap()
 }
 
+/// One heartbeat in the bucket.
+#[derive(Debug, Clone)]
+struct Seen {
+    node: NodeId,
+    version: Version,
+    record: Result<NodeRecord, RecordError>,
+}
+
 fn seen(id: &str, sequence: u64, written_at_ms: u64, state: NodeState) -> Seen {
     let record = NodeRecord {
         process: Process::from_bits(id.as_bytes()[0].into()),
@@ -23,6 +34,7 @@ fn seen(id: &str, sequence: u64, written_at_ms: u64, state: NodeState) -> Seen {
         state,
         written_at_ms,
         ttl: Duration::from_secs(10),
+        shape: Shape::NONE,
         presence: Arc::default(),
     };
     Seen { node: node(id), version: Version::new(format!("{id}{sequence}")), record: Ok(record) }
@@ -42,6 +54,8 @@ fn operators_fence(id: &str, sequence: u64, ms: u64) -> Seen {
 struct Bench {
     watch: Watch,
     own: u64,
+    /// The heartbeats read.
+    reads: Vec<String>,
 }
 
 impl Bench {
@@ -49,7 +63,7 @@ impl Bench {
         let identity = Identity { node: node("a"), process: Process::from_bits(b'a'.into()) };
         let mut watch = Watch::new(Timing::default(), identity, at(0).moment);
         watch.step(at(0), &mut || Nonce::from_bits(7), WatchInput::Valid);
-        Self { watch, own: 0 }
+        Self { watch, own: 0, reads: Vec::new() }
     }
 
     fn step(&mut self, ms: u64, input: WatchInput) -> Vec<WatchEffect> {
@@ -62,8 +76,30 @@ impl Bench {
     fn list(&mut self, ms: u64, others: &[Seen]) -> Vec<WatchEffect> {
         self.own += 1;
         let own = live("a", self.own, ms);
+        let mut effects = self.step(ms, WatchInput::Stands(own.version.clone()));
+        effects.extend(self.list_all(ms, &[&[own], others].concat()));
+        effects
+    }
+
+    /// A listing of these, and the reads it led to.
+    fn list_all(&mut self, ms: u64, all: &[Seen]) -> Vec<WatchEffect> {
         let mut effects = self.step(ms, WatchInput::Tick);
-        effects.extend(self.step(ms, WatchInput::Listed(Some([&[own], others].concat()))));
+        let listed = all.iter().map(|seen| Listed {
+            node: seen.node.clone(),
+            version: Some(seen.version.clone()),
+            size: seen.record.as_ref().map_or(1, |record| record.encode().len() as u64),
+        });
+        let mut more = self.step(ms, WatchInput::Listed(Some(listed.collect())));
+        while let Some(at) = more.iter().position(|effect| matches!(effect, WatchEffect::Read(_))) {
+            let WatchEffect::Read(node) = more.remove(at) else { continue };
+            self.reads.push(node.to_string());
+            let found = all
+                .iter()
+                .find(|seen| seen.node == node)
+                .map_or(Found::Absent, |seen| Found::Object(seen.version.clone(), seen.record.clone()));
+            more.extend(self.step(ms, WatchInput::Read(node, found)));
+        }
+        effects.extend(more);
         effects
     }
 
@@ -146,8 +182,8 @@ fn a_fence_that_was_not_written_is_left_until_a_listing_says_what_stands_there()
         check(&bench.step(15_200, WatchInput::Tick), &expect![""]);
         check(&bench.list(18_000, &[live("b", 4, 0)]), &expect!["fence b 4 if still b4 watched 18s by a"]);
         // It landed after all.
-        let stands =
-            seen("b", 4, 0, NodeState::Fenced { watched: Duration::from_secs(15), by: Some(node("a")) });
+        let state = NodeState::Fenced { watched: Duration::from_secs(15), by: Some(node("a")) };
+        let stands = Seen { version: Version::new("fence"), ..seen("b", 4, 0, state) };
         bench.step(18_100, WatchInput::Fenced(node("b"), Wrote::ConditionFailed));
         assert_eq!(bench.list(21_000, &[stands]), []);
     }
@@ -270,19 +306,13 @@ fn a_deleted_or_unreadable_heartbeat_frees_nothing_and_is_never_fenced() {
 
 #[test]
 fn a_listing_that_shows_our_own_heartbeat_as_anothers_is_reported() {
-    let mut bench = Bench::new();
-    bench.list_quietly(0, 3000, &[]);
     for own in [Some(operators_fence("a", 4, 0)), Some(Seen { node: node("a"), ..live("b", 1, 0) }), None] {
         let mut bench = Bench::new();
-        bench.step(1000, WatchInput::Tick);
-        assert_eq!(
-            bench.step(1000, WatchInput::Listed(Some(own.clone().into_iter().collect()))),
-            [WatchEffect::OwnHeartbeatChanged]
-        );
+        let all: Vec<Seen> = own.into_iter().collect();
+        assert_eq!(bench.list_all(1000, &all), [WatchEffect::OwnHeartbeatChanged]);
         // Before our lease was valid it is the previous process's.
         bench.step(2000, WatchInput::Lapsed);
-        bench.step(4000, WatchInput::Tick);
-        assert_eq!(bench.step(4000, WatchInput::Listed(Some(own.into_iter().collect()))), []);
+        assert_eq!(bench.list_all(4000, &all), []);
     }
 }
 
@@ -301,4 +331,113 @@ fn a_node_leaves_the_view_ten_seconds_after_its_last_write_or_its_listing_if_its
         assert_eq!(standing(leaves - 1), Standing::Live, "{skew} h");
         assert_eq!(standing(leaves), Standing::Silent, "{skew} h");
     }
+}
+
+/// A live heartbeat as its process renews it: of this shape, counted from none.
+fn shaped(shape: u32, seen: Seen) -> Seen {
+    let shape = (0..shape).fold(Shape::NONE, |shape, _| shape.next());
+    Seen { record: seen.record.map(|record| NodeRecord { shape, ..record }), ..seen }
+}
+
+// R-LEASE-4, R-TLS-4
+#[test]
+fn a_node_that_only_renews_is_read_once_and_stays_in_view_as_long_as_its_writes_say() {
+    let mut bench = Bench::new();
+    for round in 0..40 {
+        let ms = round * 3000;
+        assert_eq!(bench.list(ms + 900, &[shaped(1, live("b", round, ms + 250))]), [], "{round}");
+    }
+    assert_eq!(bench.reads.iter().filter(|read| *read == "b").count(), 1);
+    let view = bench.watch.view();
+    let standing = |ms| view.standing(&node("b"), at(ms).moment);
+    // The last write was at 117.25 s, which its length says to half a second.
+    assert_eq!(standing(126_999), Standing::Live);
+    assert_eq!(standing(127_250), Standing::Silent);
+}
+
+// R-LEASE-4
+#[test]
+fn what_changes_otherwise_than_by_a_renewal_is_read() {
+    let renewed = |shape| shaped(shape, live("b", 5, 3000));
+    let fence = || {
+        let Ok(record) = renewed(1).record else { unreachable!() };
+        let record = record.fence(Duration::from_secs(15), None, Nonce::from_bits(1));
+        Seen { version: Version::new("fence"), record: Ok(record), ..renewed(1) }
+    };
+    for (what, shape, next, ms, read) in [
+        ("a renewal", 1, renewed(1), 3000, false),
+        ("anything else", 1, renewed(2), 3000, true),
+        ("a fence", 1, fence(), 3000, true),
+        ("a heartbeat that replaced nothing known", 0, renewed(0), 3000, true),
+        ("one whose length says nothing", 1, renewed(0), 3000, true),
+        ("a renewal after a pause of our listings", 1, renewed(1), 9000, true),
+    ] {
+        let mut bench = Bench::new();
+        bench.list(0, &[shaped(shape, live("b", 4, 0))]);
+        bench.reads.clear();
+        bench.list(ms, std::slice::from_ref(&next));
+        assert_eq!(bench.reads.contains(&"b".to_owned()), read, "{what}");
+        let known = bench.watch.view().peer(&node("b")).map(|peer| peer.version.clone());
+        assert_eq!(known, Some(next.version), "{what}");
+    }
+}
+
+// R-LEASE-4
+#[test]
+fn a_node_that_falls_silent_is_read_before_it_is_fenced() {
+    let mut bench = Bench::new();
+    bench.list(0, &[shaped(1, live("b", 4, 0))]);
+    let last = shaped(1, live("b", 5, 2000));
+    bench.list_quietly(3000, 15_000, std::slice::from_ref(&last));
+    assert_eq!(bench.reads.iter().filter(|read| *read == "b").count(), 2, "once when it was new, once later");
+    check(&bench.step(18_000, WatchInput::Tick), &expect!["fence b 5 if still b5 watched 15s by a"]);
+}
+
+// R-LEASE-9
+#[test]
+fn a_date_that_runs_ahead_is_noticed_by_the_length_alone() {
+    let mut bench = Bench::new();
+    let fast =
+        |sequence, ms, ahead| shaped(1, seen("b", sequence, WALL_AT_BOOT_MS + ms + ahead, NodeState::Live));
+    for (round, ahead) in [(0, 0), (1, 400), (2, 800)] {
+        assert_eq!(bench.list(round * 3000, &[fast(round, round * 3000, ahead)]), []);
+    }
+    check(
+        &bench.list(9000, &[fast(3, 9000, 1700)]),
+        &expect!["the heartbeat of node b is dated 1 s ahead of this node's clock: one of the two is wrong"],
+    );
+    assert_eq!(bench.reads.iter().filter(|read| *read == "b").count(), 1);
+}
+
+// R-LEASE-8; case S3
+#[test]
+fn a_heartbeat_in_our_place_that_none_of_our_writes_gave_is_reported_whatever_its_length() {
+    let mut bench = Bench::new();
+    let own = |version: u64, ms| shaped(1, live("a", version, ms));
+    bench.step(0, WatchInput::Stands(own(1, 0).version));
+    assert_eq!(bench.list_all(0, &[own(1, 0)]), []);
+    // The answer to our own write may come after a listing that shows it.
+    assert_eq!(bench.list_all(3000, &[own(2, 3000)]), []);
+    bench.step(3100, WatchInput::Stands(own(2, 3000).version));
+    assert_eq!(bench.list_all(6000, &[own(3, 6000)]), []);
+    assert_eq!(bench.list_all(9000, &[own(4, 9000)]), [WatchEffect::OwnHeartbeatChanged]);
+}
+
+#[test]
+fn a_look_with_a_read_that_fails_says_nothing_and_waits_for_its_other_reads() {
+    let mut bench = Bench::new();
+    bench.list(0, &[live("b", 1, 0), live("c", 1, 0)]);
+    bench.step(3000, WatchInput::Tick);
+    let entry = |id: &str| Listed { node: node(id), version: Some(Version::new("new")), size: 1 };
+    let reads = bench.step(3000, WatchInput::Listed(Some(vec![entry("b"), entry("c")])));
+    assert_eq!(reads, [WatchEffect::Read(node("c")), WatchEffect::Read(node("b"))]);
+    assert_eq!(bench.step(3100, WatchInput::Read(node("b"), Found::Failed)), []);
+    assert_eq!(
+        bench.wake(3100),
+        Duration::from_secs(15),
+        "nothing is listed before the other read is answered"
+    );
+    bench.step(3200, WatchInput::Read(node("c"), Found::Absent));
+    assert_eq!(bench.wake(3200), Duration::from_secs(6));
+    assert!(bench.watch.view().peer(&node("c")).is_some(), "the look said nothing");
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     clock::Now,
     lease::{Keeper, Timing},
-    records::{NodeState, Presence, Process},
+    records::{NodeState, Presence, Process, Shape},
     view::Peer,
 };
 
@@ -40,6 +40,7 @@ fn heartbeat(process: u128, state: NodeState) -> NodeRecord {
         state,
         written_at_ms: 0,
         ttl: Duration::from_secs(10),
+        shape: Shape::NONE,
         presence: Arc::default(),
     }
 }
