@@ -127,8 +127,8 @@ fn death(world: &mut World) {
     world.kill(pid);
     // Requests that wait: sent when it has left every view, before its actors are free.
     run_for(world, 14 * SECOND);
-    for actor in 0..world.parameters.actors {
-        if let Some(pid) = any(world) {
+    for pid in world.listening() {
+        for actor in 0..world.parameters.actors {
             world.ask(pid, actor, false);
         }
     }
