@@ -72,7 +72,7 @@ pub enum Refusal {
     CertificateRefused,
     /// The node talks plain HTTP, and this one does not (R-TLS-3).
     #[error("the actor's node has no cluster listener, and this node uses no plain HTTP; retry")]
-    PlainNode,
+    NodeUnused,
     /// This node's lease is not valid.
     #[error("this node cannot reach the cluster's bucket; retry")]
     NoLease,

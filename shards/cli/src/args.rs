@@ -191,7 +191,16 @@ pub struct Cluster {
     #[arg(long, value_name = "URL")]
     pub advertise: Option<String>,
 
-    /// Whether nodes talk to each other in plain HTTP: refuse or accept. Only accept works so far.
+    /// Address of the listener for other nodes, with TLS, like 0.0.0.0:7443. Needed unless --cluster-plaintext
+    /// accept; give it with --cluster-advertise.
+    #[arg(long, value_name = "ADDRESS")]
+    pub cluster_listen: Option<SocketAddr>,
+
+    /// URL at which other nodes reach that listener: https://HOST:PORT.
+    #[arg(long, value_name = "URL")]
+    pub cluster_advertise: Option<String>,
+
+    /// Whether plain HTTP is used with nodes that have no cluster listener: refuse or accept.
     #[arg(long, value_name = "MODE", value_enum, default_value_t = Plaintext::Refuse)]
     pub cluster_plaintext: Plaintext,
 

@@ -11,10 +11,10 @@ use std::{
 use signal_hook::{consts::TERM_SIGNALS, iterator::Signals};
 use wasmkeep_node::{
     Config, Node,
-    config::{ActorLimits, ClassConfig, ClusterConfig, ComponentConfig},
+    config::{ActorLimits, ClassConfig, ClusterConfig, ClusterListener, ComponentConfig},
     runtime::{CpuSet, Placement},
 };
-use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability, lease::Exit, limits};
+use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability, lease::Exit, limits, trust};
 
 use crate::{
     args::{self, EnvFile, Plaintext, Serve},
@@ -189,9 +189,11 @@ pub(crate) fn node_config(
 /// The cluster's part of the configuration, with every combination of flags that cannot work refused (R-FLAG-5).
 fn cluster(flags: &args::Node) -> Result<Option<ClusterConfig>, Failure> {
     let usage = |sentence: &str| Err(Failure::new(Status::Usage, sentence));
-    let args::Cluster { bucket, advertise, cluster_plaintext, .. } = &flags.cluster;
+    let args::Cluster { bucket, advertise, cluster_listen, cluster_advertise, cluster_plaintext, .. } =
+        &flags.cluster;
     let Some(bucket) = bucket else {
-        if advertise.is_some() || *cluster_plaintext == Plaintext::Accept {
+        let names_cluster = advertise.is_some() || cluster_listen.is_some() || cluster_advertise.is_some();
+        if names_cluster || *cluster_plaintext == Plaintext::Accept {
             return usage(
                 "a node without a bucket is in no cluster: add --bucket s3://BUCKET[/PREFIX] or --bucket file:///DIR",
             );
@@ -201,29 +203,56 @@ fn cluster(flags: &args::Node) -> Result<Option<ClusterConfig>, Failure> {
     if flags.node_id.is_none() {
         return usage("a node with a bucket needs a name of its own there: add --node-id ID");
     }
-    if *cluster_plaintext == Plaintext::Refuse {
-        return usage(
-            "encryption between nodes is not built yet: keep the nodes on a private network and add \
-             --cluster-plaintext accept",
-        );
-    }
     if advertise.is_none() && flags.listen.ip().is_unspecified() {
         return usage("other nodes cannot reach every address at once: add --advertise http://HOST:PORT");
     }
-    let is_plain = |url: &String| {
-        url.strip_prefix("http://").is_some_and(|host| !host.is_empty() && !host.contains('/'))
-    };
-    if !advertise.as_ref().is_none_or(is_plain) {
+    if !advertise.as_ref().is_none_or(|url| is_url(url, "http://")) {
         return usage("--advertise must be http://HOST:PORT, without a path");
     }
     Ok(Some(ClusterConfig {
         bucket: bucket.clone(),
         environment: std::env::vars().filter(|(name, _)| name.starts_with("AWS_")).collect(),
         advertise: advertise.clone(),
+        listener: listener(&flags.cluster)?,
+        plaintext: match cluster_plaintext {
+            Plaintext::Refuse => trust::Plaintext::Refuse,
+            Plaintext::Accept => trust::Plaintext::Accept,
+        },
         cpu: flags.cluster.bucket_cpu,
         retention: Duration::from_secs(flags.cluster.history_retention_secs),
         failover_wait: Duration::from_secs(flags.cluster.failover_wait_secs),
     }))
+}
+
+/// The listener for other nodes, which every node has unless it talks plain HTTP (R-TLS-1).
+fn listener(flags: &args::Cluster) -> Result<Option<ClusterListener>, Failure> {
+    let usage = |sentence: &str| Err(Failure::new(Status::Usage, sentence));
+    match (flags.cluster_listen, &flags.cluster_advertise) {
+        (Some(listen), Some(advertise)) if is_url(advertise, "https://") => {
+            Ok(Some(ClusterListener { listen, advertise: advertise.clone() }))
+        }
+        (_, Some(advertise)) if !is_url(advertise, "https://") => {
+            usage("--cluster-advertise must be https://HOST:PORT, without a path")
+        }
+        (Some(_), _) => usage(
+            "other nodes have to know where the cluster listener is: add --cluster-advertise https://HOST:PORT",
+        ),
+        (None, Some(_)) => {
+            usage("nothing listens at --cluster-advertise: add --cluster-listen ADDRESS, like 0.0.0.0:7443")
+        }
+        (None, None) if flags.cluster_plaintext == Plaintext::Refuse => usage(
+            "nodes talk to each other with TLS: add --cluster-listen ADDRESS and --cluster-advertise \
+             https://HOST:PORT, or --cluster-plaintext accept on a private network",
+        ),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Whether it is `scheme` and HOST:PORT, nothing else.
+fn is_url(url: &str, scheme: &str) -> bool {
+    let host = url.strip_prefix(scheme).filter(|host| !host.contains(['/', '?', '#', '@']));
+    let parts = host.and_then(|host| host.rsplit_once(':'));
+    parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 fn mib(number: u64) -> Result<usize, Failure> {

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule, durability::Durability};
 
-pub use crate::cluster::ClusterConfig;
+pub use crate::cluster::{ClusterConfig, ClusterListener};
 pub use crate::egress::OutboundRange;
 use crate::runtime::Placement;
 

@@ -14,6 +14,8 @@ pub mod runtime;
 mod shard;
 mod socket;
 mod state;
+mod stream;
+mod tls;
 
 pub use cluster::ClusterError;
 pub use config::Config;

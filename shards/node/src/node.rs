@@ -19,7 +19,7 @@ pub use self::error::NodeError;
 use self::{
     files::{fit_open_files, take_data_dir},
     load::{load, load_one},
-    seat::{Alarms, Control, seats},
+    seat::{Alarms, Control, Doors, seats},
 };
 use crate::{
     alarm,
@@ -71,6 +71,8 @@ impl Node {
         let fitted = fit_open_files(&config, open_files_max())?;
         let lock = take_data_dir(&config.data_dir)?;
         let bound = http::listen(config.listen, shards)?;
+        let for_nodes = config.cluster.as_ref().and_then(|cluster| cluster.listener.as_ref());
+        let for_nodes = for_nodes.map(|listener| http::listen(listener.listen, shards)).transpose()?;
         let runtime = Runtime::new(&RuntimeConfig {
             cache_dir: config.data_dir.join("compiled"),
             resident_max: fitted.resident_max + SPARE_INSTANCES,
@@ -89,7 +91,13 @@ impl Node {
         };
         let admission = Admission::new(fitted.connections_max);
         let (report, reports) = flume::bounded(shards);
-        let seats = seats(bound.listeners, controlled, alarms.shards, &state, &admission, &report);
+        let doors = Doors {
+            clients: bound.listeners,
+            clients_admitted: admission.clone(),
+            nodes: for_nodes.map(|bound| bound.listeners),
+            nodes_admitted: Admission::new(fitted.cluster_connections_max),
+        };
+        let seats = seats(doors, controlled, alarms.shards, &state, &report);
         let running = start(&config.placement, hooks, move |context| {
             let seat = seats[context.index].clone();
             async move { seat.run(context).await }

@@ -70,6 +70,11 @@ impl NodeState {
 
     /// Whether clients should be sent here.
     pub(crate) fn is_ready(&self) -> bool {
+        self.is_serving() && self.cluster.as_ref().is_none_or(Cluster::is_ready)
+    }
+
+    /// Whether it serves those who come: it has started and does not stop.
+    pub(crate) fn is_serving(&self) -> bool {
         !self.stopping.load(Ordering::Relaxed) && self.shards_ready.load(Ordering::Relaxed) == self.shards
     }
 }

@@ -6,7 +6,10 @@ use std::{
 };
 
 use wasmkeep_core::OnThread;
+use wasmkeep_protocol::clock::Moment;
 use wasmkeep_replica::Surroundings;
+
+use super::nanos;
 
 /// Whether events may run, and since which time the lease became valid.
 #[derive(Debug, Default)]
@@ -14,6 +17,9 @@ pub(crate) struct LeaseCell {
     /// End of the lease in nanoseconds since boot; 0 for none.
     until: AtomicU64,
     epoch: AtomicU64,
+    /// When the first heartbeat and the last one landed, as above.
+    first_landed: AtomicU64,
+    landed: AtomicU64,
 }
 
 impl LeaseCell {
@@ -21,11 +27,27 @@ impl LeaseCell {
     pub(super) fn renew(&self, epoch: u64, until: Duration) {
         // The epoch first: whoever sees the new end sees the epoch it belongs to.
         self.epoch.store(epoch, Ordering::Release);
-        self.until.store(u64::try_from(until.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
+        self.until.store(nanos(until), Ordering::Release);
+        let now = nanos(OnThread.now());
+        self.landed.store(now, Ordering::Release);
+        // Only one thread tells of renewals.
+        if self.first_landed.load(Ordering::Acquire) == 0 {
+            self.first_landed.store(now, Ordering::Release);
+        }
     }
 
     pub(super) fn lapse(&self) {
         self.until.store(0, Ordering::Release);
+    }
+
+    /// When this process's first heartbeat landed.
+    pub(crate) fn first_landed(&self) -> Option<Moment> {
+        moment_of(self.first_landed.load(Ordering::Acquire))
+    }
+
+    /// When its last heartbeat landed.
+    pub(crate) fn landed(&self) -> Option<Moment> {
+        moment_of(self.landed.load(Ordering::Acquire))
     }
 
     /// The epoch of the lease, if it is valid now (R-LEASE-2).
@@ -34,6 +56,11 @@ impl LeaseCell {
         let valid = OnThread.now() < Duration::from_nanos(until);
         valid.then(|| self.epoch.load(Ordering::Acquire))
     }
+}
+
+/// 0 stands for none.
+fn moment_of(nanos: u64) -> Option<Moment> {
+    (nanos > 0).then(|| Moment::after_boot(Duration::from_nanos(nanos)))
 }
 
 #[cfg(test)]
@@ -47,9 +74,12 @@ mod tests {
         assert_eq!(lease.epoch(), None);
         lease.renew(3, OnThread.now() + Duration::from_secs(60));
         assert_eq!(lease.epoch(), Some(3));
+        let landed = lease.landed();
+        assert!(landed.is_some() && landed == lease.first_landed());
         lease.lapse();
         assert_eq!(lease.epoch(), None);
         lease.renew(4, OnThread.now().saturating_sub(Duration::from_nanos(1)));
         assert_eq!(lease.epoch(), None);
+        assert!(lease.landed() > landed && lease.first_landed() == landed);
     }
 }

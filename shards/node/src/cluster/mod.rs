@@ -6,13 +6,14 @@
 
 mod lease;
 mod station;
+mod trust;
 
 use std::{
     convert::Infallible,
     net::SocketAddr,
     path::PathBuf,
     rc::Rc,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -23,21 +24,24 @@ use wasmkeep_membership::cluster_secret;
 use wasmkeep_protocol::{
     ActorId, NodeId, Tenant,
     call_signature::{Secret, SeenNonces},
+    clock::Moment,
     history::Point,
     lease::{Exit, Identity, Timing},
     limits::PAGE_BYTES,
     object_keys::CLUSTER_SECRET,
     ownership::Denial,
     records::{Presence, Process},
+    trust::Plaintext,
     view::View,
 };
-use wasmkeep_replica::{Commit, GivenUp, HistoryError, Need, RestoreError};
+use wasmkeep_replica::{Commit, GivenUp, HistoryError, Need, RestoreError, Surroundings};
 
 use self::station::{Plan, Station};
 pub(crate) use self::{
     lease::LeaseCell,
     station::{Flags, TakeError, Taken},
 };
+use crate::tls::{self, IdentityError};
 
 /// How a node takes part in a cluster.
 #[derive(Debug, Clone)]
@@ -48,12 +52,25 @@ pub struct ClusterConfig {
     pub environment: Vec<(String, String)>,
     /// URL at which other nodes reach this one; its listening address when there is none.
     pub advertise: Option<String>,
+    /// Where other nodes connect with TLS, if they do (R-TLS-1).
+    pub listener: Option<ClusterListener>,
+    /// What is made of plain HTTP between nodes (R-TLS-3).
+    pub plaintext: Plaintext,
     /// CPU of the bucket thread (R-FLAG-7).
     pub cpu: Option<usize>,
     /// Time history stays in the bucket before it may be collected (R-HIST-1).
     pub retention: Duration,
     /// Longest time a request is kept for a dead node's actor; zero for none (R-WAIT-1).
     pub failover_wait: Duration,
+}
+
+/// A node's listener for the others.
+#[derive(Debug, Clone)]
+pub struct ClusterListener {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// `https://HOST:PORT` at which the others reach it.
+    pub advertise: String,
 }
 
 /// Why a node does not become part of its cluster.
@@ -68,6 +85,9 @@ pub enum ClusterError {
     /// The start check, or what ended the membership before it began.
     #[error("{0}")]
     Membership(Exit),
+    /// Its certificate.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// The bucket thread ended.
     #[error(transparent)]
     Gone(#[from] Gone),
@@ -95,6 +115,10 @@ pub(crate) struct Cluster {
     pub(crate) lease: Arc<LeaseCell>,
     pub(crate) view: Arc<arc_swap::ArcSwap<View>>,
     pub(crate) config: Arc<ClusterConfig>,
+    /// On a node with a cluster listener.
+    pub(crate) identity: Option<Arc<tls::Identity>>,
+    /// When it was last said which nodes are not used, in nanoseconds since boot.
+    unused_said: Arc<AtomicU64>,
     /// What calls between nodes are signed with; none when the bucket's is malformed (R-CALL-2).
     pub(crate) secret: Option<Arc<Secret>>,
     /// Calls from other nodes that were accepted lately.
@@ -140,11 +164,18 @@ impl Cluster {
         let process = Process::from_bits(rand::random());
         let lease = Arc::new(LeaseCell::default());
         let view = Arc::new(arc_swap::ArcSwap::from_pointee(View::unknown(&timing)));
+        let advertise = config.advertise.clone().unwrap_or_else(|| format!("http://{}", me.listening));
+        trust::warn_of_public(config.plaintext, &advertise);
+        let listener = config.listener.as_ref();
+        let certificate =
+            listener.map(|_| tls::Identity::new(Arc::clone(&view)).map(Arc::new)).transpose()?;
         let (valid, first_lease) = flume::bounded(1);
         let plan = Plan {
             identity: Identity { node: me.node, process },
             presence: Presence {
-                advertise: config.advertise.clone().unwrap_or_else(|| format!("http://{}", me.listening)),
+                advertise,
+                cluster_advertise: listener.map(|listener| listener.advertise.clone()),
+                fingerprint: certificate.as_ref().map(|made| made.fingerprint().to_string()),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 ..Presence::default()
             },
@@ -172,8 +203,17 @@ impl Cluster {
         let (ended, open) = flume::bounded(0);
         let exit = Ending { how: Arc::default(), open };
         let how = Arc::clone(&exit.how);
-        let mut cluster =
-            Self { core, lease, view, config: Arc::new(config), secret: None, seen: Arc::default(), exit };
+        let mut cluster = Self {
+            core,
+            lease,
+            view,
+            config: Arc::new(config),
+            identity: certificate,
+            unused_said: Arc::default(),
+            secret: None,
+            seen: Arc::default(),
+            exit,
+        };
         block_on(cluster.core.run(Lane::Lease, async |station| {
             tracing::info!("proving that the bucket keeps its conditions");
             prove(&station.lease_way(), |why| tracing::warn!("{why}; trying again")).await.map(drop)
@@ -338,6 +378,15 @@ impl Cluster {
         block_on(closing).ok()?;
         self.exit.wait()
     }
+}
+
+fn nanos(length: Duration) -> u64 {
+    u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Now, as leases and trust are judged.
+pub(crate) fn moment() -> Moment {
+    Moment::after_boot(OnThread.now())
 }
 
 /// Waits on a thread that has nothing else to do: the node's own, at its start and its end.

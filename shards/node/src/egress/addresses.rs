@@ -61,7 +61,8 @@ pub(super) fn may_connect(address: IpAddr, allowed: &[OutboundRange]) -> bool {
     allowed.iter().any(|range| range.0.contains(&address)) || is_public(address)
 }
 
-fn is_public(address: IpAddr) -> bool {
+/// Whether the internet leads there.
+pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !SPECIAL_V4.iter().any(|special| special.contains(&address)),
         IpAddr::V6(address) if NAT64.contains(&address) => is_public(IpAddr::V4(last_32_bits(address))),

@@ -29,6 +29,7 @@ use wasmkeep_protocol::limits::{
 };
 
 pub use self::addresses::OutboundRange;
+pub(crate) use self::addresses::is_public;
 pub(crate) use self::metrics::OutboundMetrics;
 use self::{
     body::Moved,

@@ -15,6 +15,7 @@ use std::{
     task::{Context, Poll, ready},
     time::SystemTime,
 };
+use wasmkeep_protocol::trust::Door;
 
 /// The handler as hyper's service, for one connection.
 pub(super) struct Answering<S> {
@@ -32,7 +33,10 @@ where
     type Future = Answer<F>;
 
     fn call(&self, request: Request<Incoming>) -> Answer<F> {
-        let request = request.map(|incoming| RequestBody::new(incoming, self.shared.clone()));
+        let mut request = request.map(|incoming| RequestBody::new(incoming, self.shared.clone()));
+        if self.shared.wire.borrow().stream.is_tls() {
+            request.extensions_mut().insert(Door::Nodes);
+        }
         Answer { future: (self.handler)(request), shared: self.shared.clone() }
     }
 }

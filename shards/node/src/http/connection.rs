@@ -11,7 +11,7 @@ use super::{
     io::Io,
     linger::answer_and_close,
     upgrade::{self, Upgrade, Upgraded},
-    wire::{Limit, Outcome, Shared, Wire, borrow},
+    wire::{Limit, Outcome, Shared, Wire},
 };
 use crate::runtime::Sleep;
 use http::{Request, Response};
@@ -103,10 +103,11 @@ async fn finish<S>(
             None
         }
         End::Moved(shard) => {
-            let fd = borrow(&wire.stream).try_clone_to_owned().ok()?;
+            let bytes = wire.take_unread();
+            let (fd, session) = wire.stream.into_parts().ok()?;
             front.stats.count_moved_away(1);
             drop(member);
-            Some(Handover { fd, bytes: wire.take_unread(), ticket, shard })
+            Some(Handover { fd, session, bytes, ticket, shard })
         }
         End::Upgraded(response, upgrade) => {
             let (unread, answer) = (wire.take_unread().into(), upgrade::head(response));

@@ -9,7 +9,11 @@ use super::{
     moves::{Budget, MOVES_PER_SECOND},
     wire::{Rules, Wire},
 };
-use crate::runtime::Sleeper;
+use crate::{
+    runtime::Sleeper,
+    stream::Stream,
+    tls::{self, Session, TlsStream},
+};
 use futures::{
     FutureExt,
     future::{Either, select},
@@ -17,9 +21,9 @@ use futures::{
 use glommio::net::{TcpListener, TcpStream};
 use http::{Request, Response};
 use std::{
-    cell::Cell,
+    cell::{Cell, OnceCell},
     fmt,
-    os::fd::{FromRawFd, IntoRawFd},
+    os::fd::{FromRawFd, IntoRawFd, OwnedFd},
     panic::AssertUnwindSafe,
     pin::pin,
     rc::Rc,
@@ -81,10 +85,16 @@ impl Config {
 
 /// A connection on its way into a front.
 pub struct Inbound {
-    stream: TcpStream,
+    socket: Socket,
     bytes: Vec<u8>,
     ticket: Ticket,
     fresh: bool,
+}
+
+enum Socket {
+    Here(Stream),
+    /// From another shard, with the TLS that was on it.
+    Moved(OwnedFd, Option<Box<Session>>),
 }
 
 impl Inbound {
@@ -92,16 +102,18 @@ impl Inbound {
     pub fn accepted(stream: TcpStream, ticket: Ticket) -> Inbound {
         // An answer is one write; waiting for more to fill a packet would only delay it.
         let _ = stream.set_nodelay(true);
-        Inbound { stream, bytes: Vec::new(), ticket, fresh: true }
+        Inbound::of(stream.into(), ticket)
+    }
+
+    fn of(stream: Stream, ticket: Ticket) -> Inbound {
+        Inbound { socket: Socket::Here(stream), bytes: Vec::new(), ticket, fresh: true }
     }
 }
 
 impl From<Handover> for Inbound {
-    /// Takes a moved connection in; must be called on the shard's own executor.
     fn from(moved: Handover) -> Inbound {
-        // SAFETY: the descriptor was owned by the handover and is owned by the stream from here on.
-        let stream = unsafe { TcpStream::from_raw_fd(moved.fd.into_raw_fd()) };
-        Inbound { stream, bytes: moved.bytes, ticket: moved.ticket, fresh: false }
+        let socket = Socket::Moved(moved.fd, moved.session);
+        Inbound { socket, bytes: moved.bytes, ticket: moved.ticket, fresh: false }
     }
 }
 
@@ -120,6 +132,17 @@ pub struct Front<S> {
     pub(super) stats: Arc<Stats>,
     admission: Admission,
     refusals: Cell<usize>,
+    /// Where connections from other nodes are kept, if any come.
+    watch: OnceCell<tls::Watch>,
+}
+
+/// The listener for other nodes.
+pub(crate) struct NodesListener {
+    pub(crate) listener: std::net::TcpListener,
+    pub(crate) identity: Arc<tls::Identity>,
+    pub(crate) watch: tls::Watch,
+    /// Its own places (R-TLS-2).
+    pub(crate) admission: Admission,
 }
 
 impl<S> Front<S> {
@@ -143,7 +166,8 @@ impl<S> Front<S> {
             stay: Box::new(move || stopping.is_stopping()),
         });
         let (handler, refusals) = (Rc::new(handler), Cell::new(0));
-        Rc::new(Front { rules, handler, connections, sleeper, stats, admission, refusals })
+        let watch = OnceCell::new();
+        Rc::new(Front { rules, handler, connections, sleeper, stats, admission, refusals, watch })
     }
 
     /// This front's connections: count them, stop them, wait for their end.
@@ -154,6 +178,11 @@ impl<S> Front<S> {
     /// This front's counters.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
+    }
+
+    /// Takes in connections of other nodes that come from other shards. Once, before any does.
+    pub(crate) fn keep_nodes(&self, watch: tls::Watch) {
+        let _ = self.watch.set(watch);
     }
 
     pub(super) fn config(&self) -> &Config {
@@ -173,18 +202,52 @@ where
     where
         M: Fn(Handover) -> Result<(), Handover> + Clone + 'static,
     {
-        // SAFETY: the descriptor was owned by the listener and is owned by glommio's from here on.
-        let listener = unsafe { TcpListener::from_raw_fd(listener.into_raw_fd()) };
+        let listener = listening(listener);
+        while let Some(stream) = self.next(&listener).await {
+            match self.admission.admit() {
+                Some(ticket) => {
+                    self.stats.count_accepted(1);
+                    self.clone().spawn(Inbound::accepted(stream, ticket), send.clone());
+                }
+                None => self.clone().turn_away(stream),
+            }
+        }
+    }
+
+    /// As [`Front::accept`], for connections of other nodes, each of which shows its certificate first.
+    pub(crate) async fn accept_nodes<M>(self: Rc<Self>, nodes: NodesListener, send: M)
+    where
+        M: Fn(Handover) -> Result<(), Handover> + Clone + 'static,
+    {
+        let NodesListener { listener, identity, watch, admission } = nodes;
+        let listener = listening(listener);
+        while let Some(stream) = self.next(&listener).await {
+            let Some(ticket) = admission.admit() else {
+                // What is not TLS says nothing to a node: it sees the connection end.
+                self.stats.count_over_limit(1);
+                continue;
+            };
+            self.stats.count_accepted(1);
+            let _ = stream.set_nodelay(true);
+            let (front, identity, watch) = (self.clone(), identity.clone(), watch.clone());
+            let send = send.clone();
+            glommio::spawn_local(async move {
+                // Boxed, so that what a handshake needs is gone after it.
+                let arrived = Box::pin(tls::accept(&identity, &watch, stream, &front.sleeper)).await;
+                if let Some(stream) = arrived {
+                    front.spawn(Inbound::of(Stream::Tls(Box::new(stream)), ticket), send);
+                }
+            })
+            .detach();
+        }
+    }
+
+    /// The next connection; `None` once there are to be no more.
+    async fn next(&self, listener: &TcpListener) -> Option<TcpStream> {
         loop {
             match select(pin!(listener.accept()), pin!(self.connections.stopping())).await {
-                Either::Right(_) => return,
-                Either::Left((Ok(stream), _)) => match self.admission.admit() {
-                    Some(ticket) => {
-                        self.stats.count_accepted(1);
-                        self.clone().spawn(Inbound::accepted(stream, ticket), send.clone());
-                    }
-                    None => self.clone().turn_away(stream),
-                },
+                Either::Right(_) => return None,
+                Either::Left((Ok(stream), _)) => return Some(stream),
                 Either::Left((Err(error), _)) => {
                     self.stats.count_accept_error(1);
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -220,9 +283,22 @@ where
 
     /// Serves a connection until it ends, or until it belongs to another shard: then it is returned.
     pub async fn serve(self: &Rc<Self>, inbound: Inbound) -> Option<Handover> {
-        let Inbound { stream, bytes, ticket, fresh } = inbound;
+        let Inbound { socket, bytes, ticket, fresh } = inbound;
+        let stream = match socket {
+            Socket::Here(stream) => stream,
+            Socket::Moved(fd, session) => self.arrived(fd, session)?,
+        };
         let wire = Wire::new(stream, &bytes, fresh, self.rules.clone());
         connection::serve(self, wire, ticket).await
+    }
+
+    /// A connection from another shard; `None` when its other side is not trusted any more.
+    fn arrived(&self, fd: OwnedFd, session: Option<Box<Session>>) -> Option<Stream> {
+        // SAFETY: the descriptor was owned by the handover and is owned by the stream from here on.
+        let stream = unsafe { TcpStream::from_raw_fd(fd.into_raw_fd()) };
+        let Some(session) = session else { return Some(stream.into()) };
+        let stream = TlsStream::arrived(self.watch.get()?, stream, session)?;
+        Some(Stream::Tls(Box::new(stream)))
     }
 
     fn turn_away(self: Rc<Self>, stream: TcpStream) {
@@ -233,11 +309,16 @@ where
         self.refusals.set(self.refusals.get() + 1);
         glommio::spawn_local(async move {
             let full = Violation::new(503, "the node has as many connections as it may; retry");
-            answer_and_close(stream, &plain(full), &self.sleeper).await;
+            answer_and_close(stream.into(), &plain(full), &self.sleeper).await;
             self.refusals.set(self.refusals.get() - 1);
         })
         .detach();
     }
+}
+
+fn listening(listener: std::net::TcpListener) -> TcpListener {
+    // SAFETY: the descriptor was owned by the listener and is owned by glommio's from here on.
+    unsafe { TcpListener::from_raw_fd(listener.into_raw_fd()) }
 }
 
 impl<S> fmt::Debug for Front<S> {

@@ -1,11 +1,8 @@
 //! Closing a connection so that the client gets the last answer. Owns the half-close; a socket closed with unread
 //! bytes is reset by the kernel, and a reset may overtake the answer.
 
-use super::wire::borrow;
-use crate::runtime::Sleeper;
+use crate::{runtime::Sleeper, stream::Stream};
 use futures::io::{AsyncReadExt, AsyncWriteExt};
-use glommio::net::TcpStream;
-use rustix::net::Shutdown;
 use std::time::Duration;
 
 /// Time a client has to take the last answer and close.
@@ -15,12 +12,14 @@ const LINGER: Duration = Duration::from_secs(1);
 const DISCARD_BYTES_MAX: usize = 1 << 20;
 
 /// Writes `answer`, ends our side, and throws away what the client still sends until it closes too.
-pub(crate) async fn answer_and_close(mut stream: TcpStream, answer: &[u8], sleeper: &Sleeper) {
+pub(crate) async fn answer_and_close(mut stream: Stream, answer: &[u8], sleeper: &Sleeper) {
     let closing = async {
         if !answer.is_empty() && stream.write_all(answer).await.is_err() {
             return;
         }
-        let _ = rustix::net::shutdown(borrow(&stream), Shutdown::Write);
+        if stream.close().await.is_err() {
+            return;
+        }
         let mut discarded = 0;
         let mut bytes = [0; 4096];
         while discarded < DISCARD_BYTES_MAX {

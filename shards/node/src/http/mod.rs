@@ -24,6 +24,7 @@ mod wire;
 
 pub use body::{BodyError, RequestBody, ResponseBody};
 pub use connections::{Admission, Connections, Ticket};
+pub(crate) use front::NodesListener;
 pub use front::{Config, Front, Inbound};
 pub use guard::{Limits, Violation};
 pub(crate) use linger::answer_and_close;
@@ -31,4 +32,3 @@ pub use listen::{Bound, ListenError, listen};
 pub use moves::Handover;
 pub use stats::Stats;
 pub use upgrade::Upgraded;
-pub(crate) use wire::borrow;

@@ -6,7 +6,8 @@
 //! served where its actor is: a request for one always moves, unless the connection has just moved or could not.
 
 use super::connections::Ticket;
-use std::{cell::Cell, os::fd::OwnedFd, time::Instant};
+use crate::tls::Session;
+use std::{cell::Cell, fmt, os::fd::OwnedFd, time::Instant};
 
 /// Requests in a row for one other shard after which a connection moves there. A move costs about as much as ten
 /// hops, so it pays back within as many requests again.
@@ -16,14 +17,21 @@ pub const MOVE_AFTER: u32 = 8;
 pub const MOVES_PER_SECOND: u32 = 1000;
 
 /// A connection on its way to another shard: quiescent, nothing of its next request has been acted on.
-#[derive(Debug)]
 pub struct Handover {
     pub(super) fd: OwnedFd,
+    /// Between nodes: the TLS on it.
+    pub(super) session: Option<Box<Session>>,
     /// Bytes read and not acted on; they begin with a whole request head.
     pub(super) bytes: Vec<u8>,
     pub(super) ticket: Ticket,
     /// Where it belongs.
     pub shard: usize,
+}
+
+impl fmt::Debug for Handover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handover").field("shard", &self.shard).finish_non_exhaustive()
+    }
 }
 
 /// What one connection's requests said so far.

@@ -2,8 +2,8 @@
 //! spoken afterwards is the taker's business.
 
 use super::{Stats, connections::Ticket};
+use crate::stream::Stream;
 use bytes::Bytes;
-use glommio::net::TcpStream;
 use http::{Response, response::Parts};
 use std::{fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ pub(super) type Upgrade = Box<dyn FnOnce(Upgraded)>;
 /// A connection that has left HTTP.
 pub struct Upgraded {
     /// Its socket.
-    pub stream: TcpStream,
+    pub(crate) stream: Stream,
     /// The head of the answer, not sent yet.
     pub answer: Bytes,
     /// What the client has sent behind its request.

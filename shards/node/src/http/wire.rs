@@ -9,19 +9,15 @@ use super::{
     moves::{Budget, Streak},
     upgrade::Upgrade,
 };
+use crate::stream::Stream;
 use bytes::{Buf, BytesMut};
-use futures::io::{AsyncRead, AsyncWrite};
-use glommio::net::TcpStream;
+use futures::io::AsyncRead;
 use http::Response;
 use hyper::rt::ReadBufCursor;
-use rustix::{
-    event::{PollFd, PollFlags, Timespec},
-    net::{SendAncillaryBuffer, SendFlags},
-};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use std::{
     cell::{Cell, RefCell},
     io::{self, IoSlice},
-    os::fd::{AsRawFd, BorrowedFd},
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
@@ -106,7 +102,7 @@ pub(super) struct Rules {
 
 /// A connection's socket and what is known about the bytes on it.
 pub(super) struct Wire {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Stream,
     rules: Rc<Rules>,
     /// Bytes read and not given to hyper.
     inbox: BytesMut,
@@ -128,7 +124,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, bytes: &[u8], fresh: bool, rules: Rc<Rules>) -> Wire {
+    pub(super) fn new(stream: Stream, bytes: &[u8], fresh: bool, rules: Rc<Rules>) -> Wire {
         Wire {
             stream,
             rules,
@@ -365,7 +361,18 @@ impl Wire {
     }
 
     /// hyper's flush: its buffer is empty. If that was the end of an answer the next request may come.
-    pub(super) fn flushed(&mut self, answered: &Cell<bool>) {
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>, answered: &Cell<bool>) -> Poll<io::Result<()>> {
+        let flushed = self.stream.poll_flush(cx);
+        match &flushed {
+            Poll::Pending => drop(self.write_blocked.get_or_insert_with(Instant::now)),
+            Poll::Ready(Ok(())) => self.flushed(answered),
+            Poll::Ready(Err(_)) => {}
+        }
+        flushed
+    }
+
+    fn flushed(&mut self, answered: &Cell<bool>) {
+        self.write_blocked = None;
         if answered.get() && self.passed == 0 && matches!(self.phase, Phase::Answer) {
             answered.set(false);
             self.phase = Phase::Head(HeadScan::default());
@@ -385,20 +392,7 @@ impl Wire {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let fd = borrow(&self.stream);
-        let sent = match slices {
-            [one] => rustix::net::send(fd, one, flags),
-            many => rustix::net::sendmsg(fd, many, &mut SendAncillaryBuffer::default(), flags),
-        };
-        let sent = match sent {
-            Ok(len) => Poll::Ready(Ok(len)),
-            Err(rustix::io::Errno::AGAIN) => {
-                let first = slices.iter().find(|slice| !slice.is_empty());
-                Pin::new(&mut self.stream).poll_write(cx, first.map_or(&[], |slice| slice))
-            }
-            Err(error) => Poll::Ready(Err(error.into())),
-        };
+        let sent = self.stream.poll_send(cx, slices);
         match &sent {
             Poll::Pending => drop(self.write_blocked.get_or_insert_with(Instant::now)),
             Poll::Ready(result) => {
@@ -433,7 +427,7 @@ impl Wire {
     /// Whether the client closed its side, seen past the bytes that wait; asks again later if not.
     pub(super) fn probe_gone(&mut self) -> bool {
         self.probe_at = (self.inbox.len() >= AHEAD_BYTES).then(|| Instant::now() + PROBE_EVERY);
-        let mut fds = [PollFd::from_borrowed_fd(borrow(&self.stream), PollFlags::RDHUP)];
+        let mut fds = [PollFd::from_borrowed_fd(self.stream.descriptor(), PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1..)) && fds[0].revents().intersects(gone)
@@ -441,7 +435,7 @@ impl Wire {
 }
 
 fn poll_socket(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     cx: &mut Context<'_>,
     bytes: &mut [u8],
     armed: &mut bool,
@@ -449,9 +443,4 @@ fn poll_socket(
     let read = Pin::new(stream).poll_read(cx, bytes);
     *armed |= read.is_pending();
     read
-}
-
-pub(crate) fn borrow(stream: &TcpStream) -> BorrowedFd<'_> {
-    // SAFETY: the stream owns the descriptor and outlives the borrow.
-    unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) }
 }

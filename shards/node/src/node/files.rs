@@ -17,41 +17,54 @@ const OTHER_FILES: u64 = 128;
 const FILES_PER_ACTOR: u64 = 2;
 
 /// What the open-file limit leaves of the numbers asked for.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fitted {
     pub(super) connections_max: usize,
+    /// From other nodes.
+    pub(super) cluster_connections_max: usize,
     pub(super) resident_max: usize,
     pub(super) outbound_max: usize,
 }
 
-/// Lowers the numbers of connections and resident actors to what the open-file limit allows (R-FLAG-2): what is
-/// left for both is shared in proportion, a connection needing one descriptor and an actor two. Outbound requests
-/// have an eighth, so that actors cannot take the descriptors of clients.
+/// Lowers the numbers of connections and resident actors to what the open-file limit allows (R-FLAG-2).
 pub(super) fn fit_open_files(config: &Config, files: u64) -> Result<Fitted, NodeError> {
-    let shards = config.placement.shards as u64;
-    let outbound = (files / 8).min(limits::OUTBOUND_REQUESTS_MAX as u64);
-    let other = OTHER_FILES + 32 * shards + outbound;
-    let (connections, resident) = (config.connections_max as u64, config.limits.resident_max as u64);
-    let wanted = connections.saturating_add(resident.saturating_mul(FILES_PER_ACTOR));
-    let left = files.saturating_sub(other);
-    if wanted <= left {
-        return Ok(Fitted {
-            connections_max: config.connections_max,
-            resident_max: config.limits.resident_max,
-            outbound_max: outbound as usize,
-        });
+    let (connections, resident, shards) =
+        (config.connections_max, config.limits.resident_max, config.placement.shards);
+    let listens = config.cluster.as_ref().is_some_and(|cluster| cluster.listener.is_some());
+    let fitted = fit(connections, resident, shards, listens, files);
+    if fitted.connections_max == connections && fitted.resident_max == resident {
+        return Ok(fitted);
     }
-    let share = |part: u64| (u128::from(part) * u128::from(left) / u128::from(wanted)) as usize;
-    let (connections, resident) = (share(connections), share(resident));
-    if connections == 0 || resident < config.placement.shards {
+    if fitted.connections_max == 0 || fitted.resident_max < shards {
         return Err(NodeError::OpenFiles(files));
     }
     tracing::warn!(
         open_files = files,
-        connections,
-        resident,
+        connections = fitted.connections_max,
+        resident = fitted.resident_max,
         "the open-file limit is low: fewer connections and fewer actors in memory than asked for"
     );
-    Ok(Fitted { connections_max: connections, resident_max: resident, outbound_max: outbound as usize })
+    Ok(fitted)
+}
+
+/// What is left for connections and actors is shared in proportion, a connection needing one descriptor and an actor
+/// two. Outbound requests and connections of other nodes (R-TLS-2) have an eighth each, so that they neither take nor
+/// lose the descriptors of clients.
+fn fit(connections: usize, resident: usize, shards: usize, listens: bool, files: u64) -> Fitted {
+    let outbound = (files / 8).min(limits::OUTBOUND_REQUESTS_MAX as u64);
+    let cluster = if listens { (files / 8).min(limits::CLUSTER_CONNECTIONS_MAX as u64) } else { 0 };
+    let other = OTHER_FILES + 32 * shards as u64 + outbound + cluster;
+    let wanted = (connections as u64).saturating_add((resident as u64).saturating_mul(FILES_PER_ACTOR));
+    let left = files.saturating_sub(other);
+    let share = |part: usize| {
+        if wanted <= left { part } else { (part as u128 * u128::from(left) / u128::from(wanted)) as usize }
+    };
+    Fitted {
+        connections_max: share(connections),
+        cluster_connections_max: cluster as usize,
+        resident_max: share(resident),
+        outbound_max: outbound as usize,
+    }
 }
 
 /// Makes the directory when missing and locks it.
@@ -69,4 +82,26 @@ pub(super) fn take_data_dir(path: &Path) -> Result<File, NodeError> {
     fs::create_dir_all(&temporary).map_err(refused)?;
     wasmkeep_storage::set_temp_folder(temporary);
     Ok(lock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R-FLAG-2, R-TLS-2
+    #[test]
+    fn other_nodes_have_their_connections_before_clients_do() {
+        for (listens, files, clients, nodes) in [
+            (false, 65_536, 10_000, 0),
+            (true, 65_536, 10_000, 1_024),
+            (false, 1_024, 234, 0),
+            (true, 1_024, 192, 128),
+            (true, 256, 0, 32),
+        ] {
+            let fitted = fit(10_000, 10_000, 2, listens, files);
+            let seen = (fitted.connections_max, fitted.cluster_connections_max);
+            assert_eq!(seen, (clients, nodes), "{listens} {files}");
+            assert_eq!(fitted.resident_max, fitted.connections_max);
+        }
+    }
 }

@@ -13,7 +13,7 @@ use super::NodeError;
 use crate::{
     alarm::{self, Found, ShardAlarms},
     config::Config,
-    http::{self, Admission, Front, Handover, Inbound, Stats},
+    http::{self, Admission, Front, Handover, Inbound, NodesListener, Stats},
     runtime::{Endpoint, ShardContext, mesh},
     shard::{Message, Shard},
     state::NodeState,
@@ -65,9 +65,12 @@ struct Seat {
     alarms: ShardAlarms,
     endpoint: Endpoint<Message>,
     listener: TcpListener,
+    /// For other nodes.
+    nodes: Option<TcpListener>,
     control: flume::Receiver<Control>,
     state: Arc<NodeState>,
     admission: Admission,
+    nodes_admitted: Admission,
     report: flume::Sender<(usize, Arc<Stats>)>,
 }
 
@@ -75,29 +78,45 @@ struct Seat {
 #[derive(Clone)]
 pub(super) struct Place(Arc<std::sync::Mutex<Option<Seat>>>);
 
+/// Where connections come in, and how many.
+pub(super) struct Doors {
+    /// One for each shard.
+    pub(super) clients: Vec<TcpListener>,
+    pub(super) clients_admitted: Admission,
+    /// As many, on a node with a cluster listener.
+    pub(super) nodes: Option<Vec<TcpListener>>,
+    pub(super) nodes_admitted: Admission,
+}
+
 /// One for each shard.
 pub(super) fn seats(
-    listeners: Vec<TcpListener>,
+    doors: Doors,
     controlled: Vec<flume::Receiver<Control>>,
     alarms: Vec<ShardAlarms>,
     state: &Arc<NodeState>,
-    admission: &Admission,
     report: &flume::Sender<(usize, Arc<Stats>)>,
 ) -> Vec<Place> {
     let endpoints = mesh(state.shards, mesh::INBOX_MESSAGES);
+    let Doors { clients, clients_admitted, nodes, nodes_admitted } = doors;
+    let nodes = nodes.map_or_else(
+        || (0..state.shards).map(|_| None).collect(),
+        |nodes| nodes.into_iter().map(Some).collect::<Vec<_>>(),
+    );
     endpoints
         .into_iter()
-        .zip(listeners)
+        .zip(clients.into_iter().zip(nodes))
         .zip(controlled)
         .zip(alarms)
-        .map(|(((endpoint, listener), control), alarms)| {
+        .map(|(((endpoint, (listener, nodes)), control), alarms)| {
             let seat = Seat {
                 alarms,
                 endpoint,
                 listener,
+                nodes,
                 control,
                 state: Arc::clone(state),
-                admission: admission.clone(),
+                admission: clients_admitted.clone(),
+                nodes_admitted: nodes_admitted.clone(),
                 report: report.clone(),
             };
             Place(Arc::new(std::sync::Mutex::new(Some(seat))))
@@ -119,7 +138,8 @@ impl Place {
 impl Seat {
     /// A shard's whole life; says how many actors had to be cut.
     async fn run(self, context: ShardContext) -> usize {
-        let Self { alarms, endpoint, listener, control, state, admission, report } = self;
+        let Self { alarms, endpoint, listener, nodes, control, state, admission, nodes_admitted, report } =
+            self;
         let sleeper = context.sleeper.clone();
         let shard = Shard::new(Arc::clone(&state), context.clone(), endpoint, alarms);
         let mut config = http::Config::new(context.index);
@@ -135,6 +155,11 @@ impl Seat {
         let sending = Rc::clone(&shard);
         let send = move |handover: Handover| sending.hand_over(handover);
         glommio::spawn_local(Rc::clone(&front).accept(listener, send.clone())).detach();
+        if let (Some(listener), Some((identity, watch))) = (nodes, shard.tls()) {
+            front.keep_nodes(watch.clone());
+            let nodes = NodesListener { listener, identity, watch, admission: nodes_admitted };
+            glommio::spawn_local(Rc::clone(&front).accept_nodes(nodes, send.clone())).detach();
+        }
         let (receiving, receiver) = (Rc::clone(&shard), Rc::clone(&front));
         glommio::spawn_local(async move {
             while let Some(message) = receiving.endpoint.receive().await {

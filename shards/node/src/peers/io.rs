@@ -7,22 +7,23 @@ use std::{
 };
 
 use futures::{AsyncRead, AsyncWrite};
-use glommio::net::TcpStream;
 use hyper::rt::{Read, ReadBufCursor, Write};
+
+use crate::stream::Stream;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 16 << 10;
 
 pub(super) struct PeerIo {
-    stream: TcpStream,
+    stream: Stream,
 }
 
 impl PeerIo {
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(super) fn new(stream: Stream) -> Self {
         Self { stream }
     }
 
-    pub(super) fn into_stream(self) -> TcpStream {
+    pub(super) fn into_stream(self) -> Stream {
         self.stream
     }
 }
@@ -47,7 +48,7 @@ impl Write for PeerIo {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        self.stream.poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -7,6 +7,7 @@
 
 mod body;
 mod io;
+mod target;
 
 use std::{
     cell::RefCell,
@@ -14,6 +15,7 @@ use std::{
     io::{Error, ErrorKind},
     net::{SocketAddr, ToSocketAddrs},
     rc::Rc,
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -29,19 +31,41 @@ use wasmkeep_protocol::{
     limits::{FORWARD_ANSWER, FORWARD_CONNECT},
 };
 
-pub(crate) use self::body::PeerBody;
-use self::io::PeerIo;
-use crate::runtime::{OffloadPool, Sleeper};
+pub(crate) use self::{body::PeerBody, target::Target};
+use self::{io::PeerIo, target::Place};
+use crate::{
+    runtime::{OffloadPool, Sleeper},
+    stream::Stream,
+    tls::{self, Identity, Refused},
+};
 
 /// Connections to one node that a shard keeps open while nothing uses them.
 const IDLE_MAX: usize = 32;
 
-type Connection = SendRequest<PeerBody>;
 type Driver = http1::Connection<PeerIo, PeerBody>;
+
+/// A connection to another node.
+struct Connection {
+    requests: SendRequest<PeerBody>,
+    refused: Refused,
+}
+
+impl Connection {
+    /// What became of a request that got no answer on it. `came_back`: nothing of it was written.
+    fn trouble(&self, came_back: bool, is_fresh: bool, place: &Place) -> Trouble {
+        if self.refused.get() || (came_back && is_fresh && place.is_encrypted()) {
+            Trouble::Untrusted
+        } else if came_back && !is_fresh {
+            Trouble::ClosedUnused
+        } else {
+            Trouble::Lost
+        }
+    }
+}
 
 /// A connection to another node that has left HTTP.
 pub(crate) struct Joint {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     /// What the node has sent behind its answer.
     pub(crate) unread: Bytes,
 }
@@ -58,58 +82,67 @@ impl Joining {
 
 /// The connections of one shard to other nodes.
 pub(crate) struct Peers {
-    idle: Rc<RefCell<HashMap<SocketAddr, Vec<Connection>>>>,
+    idle: Rc<RefCell<HashMap<Place, Vec<Connection>>>>,
     addresses: RefCell<HashMap<String, SocketAddr>>,
     offload: Rc<OffloadPool>,
     sleeper: Sleeper,
+    /// On a node with a cluster listener.
+    tls: Option<(Arc<Identity>, tls::Watch)>,
 }
 
 impl Peers {
-    pub(crate) fn new(offload: Rc<OffloadPool>, sleeper: Sleeper) -> Self {
-        Self { idle: Rc::default(), addresses: RefCell::default(), offload, sleeper }
+    pub(crate) fn new(
+        offload: Rc<OffloadPool>,
+        sleeper: Sleeper,
+        tls: Option<(Arc<Identity>, tls::Watch)>,
+    ) -> Self {
+        Self { idle: Rc::default(), addresses: RefCell::default(), offload, sleeper, tls }
     }
 
-    /// Whether a connection to the node at `url` is open, or can be opened now; it is kept for the next request.
-    pub(crate) async fn reach(&self, url: &str) -> bool {
-        let Some(address) = self.address(url).await else { return false };
-        let connection = match self.take_idle(address) {
+    /// Whether a connection to a node is open, or can be opened now; it is kept for the next request.
+    pub(crate) async fn reach(&self, target: &Target) -> bool {
+        let Some(place) = self.place(target).await else { return false };
+        let connection = match self.take_idle(&place) {
             Some(connection) => connection,
-            None => match self.open(address).await {
+            None => match self.open(&place).await {
                 Ok(connection) => connection,
                 Err(_) => return false,
             },
         };
-        self.idle.borrow_mut().entry(address).or_default().push(connection);
+        self.idle.borrow_mut().entry(place).or_default().push(connection);
         true
     }
 
-    /// Sends a request to the node at `url` (`http://HOST:PORT`) and gives the head of its answer.
+    /// Sends a request to a node and gives the head of its answer.
     ///
     /// # Errors
     /// What to do about it.
     pub(crate) async fn send(
         &self,
-        url: &str,
+        target: &Target,
         request: Request<PeerBody>,
     ) -> Result<Response<Incoming>, Remedy> {
         let mut request = request;
-        let address = self.address(url).await.ok_or_else(|| remedy(Trouble::NotOpened))?;
+        let place = self.place(target).await.ok_or_else(|| remedy(Trouble::NotOpened))?;
         loop {
-            let (mut connection, is_fresh) = match self.take_idle(address) {
+            let (mut connection, is_fresh) = match self.take_idle(&place) {
                 Some(connection) => (connection, false),
-                None => (self.open(address).await.map_err(|_| remedy(Trouble::NotOpened))?, true),
+                None => (self.open(&place).await.map_err(|_| remedy(Trouble::NotOpened))?, true),
             };
-            let answer = self.sleeper.timeout(FORWARD_ANSWER, connection.try_send_request(request)).await;
-            request = match answer {
+            let sent = connection.requests.try_send_request(request);
+            request = match self.sleeper.timeout(FORWARD_ANSWER, sent).await {
                 Ok(Ok(answer)) => {
-                    self.keep(address, connection);
+                    self.keep(place, connection);
                     return Ok(answer);
                 }
-                Ok(Err(mut unsent)) => match unsent.take_message() {
-                    // Nothing of it was written.
-                    Some(back) if !is_fresh && remedy(Trouble::ClosedUnused).again == Again::SameNode => back,
-                    _ => return Err(remedy(Trouble::Lost)),
-                },
+                Ok(Err(mut unsent)) => {
+                    let back = unsent.take_message();
+                    let remedy = remedy(connection.trouble(back.is_some(), is_fresh, &place));
+                    match back {
+                        Some(back) if remedy.again == Again::SameNode => back,
+                        _ => return Err(remedy),
+                    }
+                }
                 Err(_) => return Err(remedy(Trouble::Silent)),
             };
         }
@@ -121,12 +154,12 @@ impl Peers {
     /// What to do about it.
     pub(crate) async fn send_to_join(
         &self,
-        url: &str,
+        target: &Target,
         request: Request<PeerBody>,
     ) -> Result<(Response<Incoming>, Joining), Remedy> {
         let not_opened = || remedy(Trouble::NotOpened);
-        let address = self.address(url).await.ok_or_else(not_opened)?;
-        let (mut connection, driver) = self.connect(address).await.map_err(|_| not_opened())?;
+        let place = self.place(target).await.ok_or_else(not_opened)?;
+        let (mut connection, driver) = self.connect(&place).await.map_err(|_| not_opened())?;
         let (join, joining) = oneshot::channel();
         glommio::spawn_local(async move {
             // Ends with the connection, or with a 101.
@@ -137,18 +170,21 @@ impl Peers {
             }
         })
         .detach();
-        match self.sleeper.timeout(FORWARD_ANSWER, connection.send_request(request)).await {
+        let sent = connection.requests.try_send_request(request);
+        match self.sleeper.timeout(FORWARD_ANSWER, sent).await {
             Ok(Ok(answer)) => Ok((answer, Joining(joining))),
-            Ok(Err(_)) => Err(remedy(Trouble::Lost)),
+            Ok(Err(mut unsent)) => {
+                Err(remedy(connection.trouble(unsent.take_message().is_some(), true, &place)))
+            }
             Err(_) => Err(remedy(Trouble::Silent)),
         }
     }
 
-    fn take_idle(&self, address: SocketAddr) -> Option<Connection> {
+    fn take_idle(&self, place: &Place) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();
-        let connections = idle.get_mut(&address)?;
+        let connections = idle.get_mut(place)?;
         while let Some(connection) = connections.pop() {
-            if connection.is_ready() {
+            if connection.requests.is_ready() {
                 return Some(connection);
             }
         }
@@ -156,12 +192,12 @@ impl Peers {
     }
 
     /// Keeps a connection once its answer has been read to its end.
-    fn keep(&self, address: SocketAddr, mut connection: Connection) {
+    fn keep(&self, place: Place, mut connection: Connection) {
         let idle = Rc::clone(&self.idle);
         glommio::spawn_local(async move {
-            if connection.ready().await.is_ok() {
+            if connection.requests.ready().await.is_ok() {
                 let mut idle = idle.borrow_mut();
-                let connections = idle.entry(address).or_default();
+                let connections = idle.entry(place).or_default();
                 if connections.len() < IDLE_MAX {
                     connections.push(connection);
                 }
@@ -170,8 +206,8 @@ impl Peers {
         .detach();
     }
 
-    async fn open(&self, address: SocketAddr) -> Result<Connection, Error> {
-        let (connection, driver) = self.connect(address).await?;
+    async fn open(&self, place: &Place) -> Result<Connection, Error> {
+        let (connection, driver) = self.connect(place).await?;
         glommio::spawn_local(async move {
             // Whoever waits for an answer on it learns of its end.
             let _ = driver.await;
@@ -180,33 +216,56 @@ impl Peers {
         Ok(connection)
     }
 
-    async fn connect(&self, address: SocketAddr) -> Result<(Connection, Driver), Error> {
+    async fn connect(&self, place: &Place) -> Result<(Connection, Driver), Error> {
+        self.forget_closed();
         let opening = async {
-            let stream = TcpStream::connect(address).await.map_err(failed)?;
+            let stream = TcpStream::connect(place.address).await.map_err(failed)?;
             stream.set_nodelay(true).map_err(failed)?;
-            handshake(PeerIo::new(stream)).await.map_err(failed)
+            let (stream, refused) = self.encrypt(place, stream).await?;
+            let (requests, driver) = handshake(PeerIo::new(stream)).await.map_err(failed)?;
+            Ok((Connection { requests, refused }, driver))
         };
         let opened = self.sleeper.timeout(FORWARD_CONNECT, opening).await;
         let opened = opened.unwrap_or_else(|_| Err(Error::from(ErrorKind::TimedOut)));
         if opened.is_err() {
             // Its name may lead elsewhere by now.
-            self.addresses.borrow_mut().retain(|_, known| *known != address);
+            self.addresses.borrow_mut().retain(|_, known| *known != place.address);
         }
         opened
     }
 
-    /// Where `url` leads; a name is looked up once, off the shard.
-    async fn address(&self, url: &str) -> Option<SocketAddr> {
-        if let Some(known) = self.addresses.borrow().get(url) {
-            return Some(*known);
+    /// Lets go of what ended while nothing used it: its place may never be asked for again.
+    fn forget_closed(&self) {
+        self.idle.borrow_mut().retain(|_, connections| {
+            connections.retain(|connection| !connection.requests.is_closed());
+            !connections.is_empty()
+        });
+    }
+
+    /// Puts TLS around the connection, where the node has a cluster listener.
+    async fn encrypt(&self, place: &Place, stream: TcpStream) -> Result<(Stream, Refused), Error> {
+        let Some((node, fingerprint)) = &place.certificate else {
+            return Ok((stream.into(), Refused::default()));
+        };
+        let (identity, watch) = self.tls.as_ref().ok_or(ErrorKind::Unsupported)?;
+        let stream = tls::connect(identity, watch, stream, node, fingerprint).await?;
+        let refused = stream.refused();
+        Ok((Stream::Tls(Box::new(stream)), refused))
+    }
+
+    /// Where a target is; a name is looked up once, off the shard.
+    async fn place(&self, target: &Target) -> Option<Place> {
+        let certificate = target.certificate.clone();
+        if let Some(&address) = self.addresses.borrow().get(&target.url) {
+            return Some(Place { address, certificate });
         }
-        let host = url.strip_prefix("http://")?.to_owned();
-        let found = match host.parse() {
+        let host = target.host()?.to_owned();
+        let address = match host.parse() {
             Ok(address) => address,
             Err(_) => self.offload.run(move || host.to_socket_addrs().ok()?.next()).await.ok()??,
         };
-        self.addresses.borrow_mut().insert(url.to_owned(), found);
-        Some(found)
+        self.addresses.borrow_mut().insert(target.url.clone(), address);
+        Some(Place { address, certificate })
     }
 }
 

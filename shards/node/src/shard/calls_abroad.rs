@@ -1,7 +1,11 @@
 //! Calls to actors of other nodes, and from them: the same HTTP between nodes as for clients, with a signature that says
 //! who calls (R-CALL-1, R-CALL-2). What is signed and what is believed is `protocol`'s.
 
-use std::{rc::Rc, sync::PoisonError, time::Duration};
+use std::{
+    rc::Rc,
+    sync::PoisonError,
+    time::{Duration, Instant},
+};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, request::Parts};
@@ -12,14 +16,14 @@ use wasmkeep_protocol::{
     ActorId, ActorName, NodeId,
     call_chain::CallChain,
     call_signature::{Call as Signed, Nonce, Secret, Signature},
-    forwarding::{Ask, Origin, Refusal},
+    forwarding::{Again, Ask, Origin, Refusal},
     headers,
     limits::CALL_BODY_BYTES_MAX,
 };
 use wasmkeep_replica::Surroundings;
 
 use super::{
-    Shard, answer, calls,
+    Shard, answer, calls, door,
     elsewhere::{Abroad, Place},
     route::guest_target,
 };
@@ -28,7 +32,9 @@ use crate::{http as front, peers::PeerBody};
 /// A call that no other node has taken: nothing ran.
 fn not_taken(refusal: Refusal) -> CallError {
     match refusal {
-        Refusal::Unreadable => CallError::Failed(refusal.to_string()),
+        Refusal::Unreadable | Refusal::CertificateRefused | Refusal::NodeUnused => {
+            CallError::Failed(refusal.to_string())
+        }
         Refusal::NotAnswered => CallError::Unknown(refusal.to_string()),
         Refusal::TimedOut => CallError::TimedOut,
         _ => CallError::Overloaded,
@@ -47,7 +53,14 @@ impl Shard {
         }
     }
 
-    /// Sends a call to the node that holds the callee, once.
+    /// Whether a request claims to be a call, and came by a port where that may be so (R-TLS-3).
+    pub(super) fn is_call(&self, parts: &Parts) -> bool {
+        let believes = |abroad: &Abroad| abroad.cluster.policy().believes(door(parts));
+        is_call(&parts.headers) && self.abroad.as_ref().is_some_and(believes)
+    }
+
+    /// Sends a call to the node that holds the callee, once, and once more when that node refused this node's
+    /// certificate (R-TLS-5).
     pub(super) async fn call_there(
         &self,
         node: &NodeId,
@@ -62,18 +75,27 @@ impl Shard {
                 "the cluster's secret is malformed: calls between nodes are stopped".into(),
             ));
         };
-        let Some(url) = abroad.url(node) else { return Err(CallError::Overloaded) };
-        let request = signed(secret, node, callee, chain, patience, request)
-            .ok_or_else(|| CallError::Failed("the call cannot be sent to another node".into()))?;
-        match abroad.peers.send(&url, request.map(|body| PeerBody::Whole(Full::new(body)))).await {
-            Ok(answer) => taken(answer).await,
-            Err(remedy) => {
-                if remedy.suspect {
+        let began = Instant::now();
+        let mut again = true;
+        loop {
+            let left = patience.saturating_sub(began.elapsed());
+            let request = signed(secret, node, callee, chain, left, request.clone())
+                .ok_or_else(|| CallError::Failed("the call cannot be sent to another node".into()))?;
+            let request = request.map(|body| PeerBody::Whole(Full::new(body)));
+            let target = abroad.target(node).map_err(not_taken)?;
+            match abroad.peers.send(&target, request).await {
+                Ok(answer) => return taken(answer).await,
+                Err(remedy) if remedy.again == Again::Later && std::mem::take(&mut again) => {
+                    if !self.may_send_again(abroad).await {
+                        return Err(not_taken(remedy.refusal));
+                    }
+                }
+                Err(remedy) if remedy.suspect => {
                     abroad.keeping.suspect(node);
                     // No connection could be opened: nothing was sent.
                     return Err(CallError::Overloaded);
                 }
-                Err(not_taken(remedy.refusal))
+                Err(remedy) => return Err(not_taken(remedy.refusal)),
             }
         }
     }
@@ -165,7 +187,7 @@ impl Shard {
 }
 
 /// Whether a request claims to be a call.
-pub(super) fn is_call(headers: &HeaderMap) -> bool {
+fn is_call(headers: &HeaderMap) -> bool {
     headers.contains_key(headers::CALL_SIGNATURE)
 }
 

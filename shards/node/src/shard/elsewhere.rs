@@ -1,7 +1,7 @@
 //! Requests for actors this node may not hold: takes the actor, or sends the request to the node that has it, or
 //! keeps it until one of the two is possible (R-FWD, R-WAIT). Who owns what is decided by `protocol`.
 
-use std::{cell::RefCell, num::NonZeroUsize, rc::Rc, time::Duration};
+use std::{cell::RefCell, num::NonZeroUsize, rc::Rc, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, request::Parts};
 use http_body::Body;
@@ -15,24 +15,28 @@ use wasmkeep_protocol::{
     failover::End,
     forwarding::{Ask, Here, Origin, Refusal, Route, route},
     headers,
+    trust::{Policy, Reach, reach},
     view::Standing,
 };
 
 use super::{
-    Shard, answer, body,
+    Shard, answer, body, door,
     keeping::{Keeping, moment},
 };
 use crate::{
     cluster::Cluster,
     http as front,
-    peers::{PeerBody, Peers},
+    peers::{PeerBody, Peers, Target},
     socket::{self, Relays},
+    tls,
 };
 
 /// One shard's side of its cluster.
 pub(super) struct Abroad {
     pub(super) cluster: Cluster,
     pub(super) peers: Peers,
+    /// On a node with a cluster listener.
+    pub(super) tls: Option<(Arc<tls::Identity>, tls::Watch)>,
     pub(super) keeping: Rc<Keeping>,
     pub(super) relays: Relays,
     pub(super) hints: Hints,
@@ -84,8 +88,8 @@ impl Abroad {
         let is_live = self.cluster.view.load().standing(&node, moment()) == Standing::Live;
         if is_live
             && !self.keeping.with_suspects(|suspects| suspects.suspects(&node))
-            && let Some(url) = self.url(&node)
-            && self.peers.reach(&url).await
+            && let Ok(target) = self.target(&node)
+            && self.peers.reach(&target).await
         {
             return Some(node);
         }
@@ -93,11 +97,22 @@ impl Abroad {
         None
     }
 
-    /// Where another node is reached, while its heartbeat is in view.
-    pub(super) fn url(&self, node: &NodeId) -> Option<String> {
-        let view = self.cluster.view.load_full();
-        let record = view.peer(node)?.record.as_ref().ok()?;
-        Some(record.presence.advertise.clone())
+    /// How another node is reached, while its heartbeat is in view (R-TLS-3).
+    pub(super) fn target(&self, node: &NodeId) -> Result<Target, Refusal> {
+        let view = self.cluster.view.load();
+        let record = view.peer(node).and_then(|peer| peer.record.as_ref().ok());
+        let presence = &record.ok_or(Refusal::NotReachable)?.presence;
+        match reach(self.cluster.policy(), presence) {
+            Reach::Encrypted { url, fingerprint } if view.trusts(node, fingerprint, moment()) => {
+                Ok(Target::encrypted(url, node, fingerprint))
+            }
+            Reach::Encrypted { .. } => Err(Refusal::NotReachable),
+            Reach::Plain { url } => Ok(Target::plain(url)),
+            Reach::Never(_) => {
+                self.cluster.warn_of_unused();
+                Err(Refusal::NodeUnused)
+            }
+        }
     }
 }
 
@@ -111,10 +126,10 @@ pub(super) enum Place {
     Refused(Refusal),
 }
 
-/// What a request is to the routing.
-fn ask(parts: &Parts, is_empty: bool) -> Ask {
+/// What a request is to the routing. One that another node may not send here is a client's.
+fn ask(policy: Policy, parts: &Parts, is_empty: bool) -> Ask {
     let is_upgrade = socket::is_wanted(&parts.headers);
-    let forwarded = parts.headers.contains_key(headers::FORWARDED);
+    let forwarded = parts.headers.contains_key(headers::FORWARDED) && policy.believes(door(parts));
     let reads = is_empty && matches!(parts.method, Method::GET | Method::HEAD);
     Ask { origin: if forwarded { Origin::Peer } else { Origin::Outside }, bodiless: is_upgrade || reads }
 }
@@ -132,7 +147,7 @@ impl Shard {
         if let Some(refused) = self.refused_access(id) {
             return Err(refused);
         }
-        let ask = ask(parts, request_body.is_end_stream());
+        let ask = ask(abroad.cluster.policy(), parts, request_body.is_end_stream());
         match self.place(abroad, id, ask).await {
             Place::Here => match self.refused_existence(abroad, id).await {
                 None => Ok(None),
@@ -162,7 +177,7 @@ impl Shard {
             Ok(_) => return Place::Here,
             Err(denial) => denial,
         };
-        let keeps = !abroad.cluster.config.failover_wait.is_zero() && self.node.is_ready();
+        let keeps = !abroad.cluster.config.failover_wait.is_zero() && self.node.is_serving();
         match abroad.keeping.with_suspects(|suspects| route(ask, &denial, Here { keeps }, suspects)) {
             Route::Forward(node) => {
                 abroad.hints.remember(id, &node);
@@ -208,7 +223,8 @@ impl Shard {
         mut parts: Parts,
         request_body: front::RequestBody,
     ) -> Response<front::ResponseBody> {
-        let again = request_body.is_end_stream().then(|| (parts.clone(), ask(&parts, true)));
+        let policy = abroad.cluster.policy();
+        let again = request_body.is_end_stream().then(|| (parts.clone(), ask(policy, &parts, true)));
         let length = parts.headers.get(http::header::CONTENT_LENGTH).cloned();
         self.for_peer(&mut parts);
         if let Some(length) = length.filter(|_| !request_body.is_end_stream()) {
@@ -246,8 +262,11 @@ impl Shard {
             self.node.metrics.cluster.forwarded("refused");
             refused(refusal).map(|body| body::response(body, None))
         };
-        let Some(url) = abroad.url(node) else { return refuse(Refusal::NotReachable) };
-        match abroad.peers.send(&url, request).await {
+        let target = match abroad.target(node) {
+            Ok(target) => target,
+            Err(refusal) => return refuse(refusal),
+        };
+        match abroad.peers.send(&target, request).await {
             Ok(answer) => {
                 self.node.metrics.cluster.forwarded("answered");
                 let (mut head, incoming) = answer.into_parts();

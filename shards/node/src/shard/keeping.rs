@@ -10,15 +10,13 @@ use std::{
 };
 
 use futures::channel::oneshot;
-use wasmkeep_core::OnThread;
 use wasmkeep_protocol::{
     ActorId, NodeId,
-    clock::Moment,
     failover::{End, Kept, Limits, NotKept, Suspects, Waits, WaitsEffect, WaitsInput},
     lease::Timing,
 };
-use wasmkeep_replica::Surroundings;
 
+pub(super) use crate::cluster::moment;
 use crate::{cluster::Cluster, metrics::ClusterMetrics, runtime::Sleeper};
 
 /// How often the view is looked at while requests are kept. A node leaves it without any other sign.
@@ -35,10 +33,6 @@ pub(super) struct Keeping {
     next: Cell<Kept>,
     looking: Cell<bool>,
     valid: Cell<bool>,
-}
-
-pub(super) fn moment() -> Moment {
-    Moment::after_boot(OnThread.now())
 }
 
 impl Keeping {

@@ -10,6 +10,7 @@ mod guest;
 mod keeping;
 mod relaying;
 mod replica;
+mod resending;
 mod route;
 mod upgrade;
 mod world;
@@ -30,6 +31,7 @@ use wasmkeep_protocol::{
     close, headers,
     limits::{DOZE_AFTER, SOCKET_CLOSE_WITHIN},
     placement::shard_of,
+    trust::Door,
 };
 
 use self::{
@@ -48,6 +50,7 @@ use crate::{
     runtime::{Endpoint, Label, SendError, ShardContext},
     socket,
     state::NodeState,
+    tls,
 };
 
 /// How long a request waits for room in another shard's inbox.
@@ -109,8 +112,13 @@ impl Shard {
         // A checked node id is made of letters a header may hold.
         let node_header = HeaderValue::from_str(node.node_id.as_str())
             .unwrap_or_else(|_| HeaderValue::from_static("invalid"));
+        let tls = node.cluster.as_ref().and_then(|cluster| {
+            let watch = tls::Watch::new(Arc::clone(&cluster.view), context.sleeper.clone());
+            Some((cluster.identity.clone()?, watch))
+        });
         let abroad = node.cluster.clone().map(|cluster| Abroad {
-            peers: Peers::new(Rc::clone(&world.offload), context.sleeper.clone()),
+            peers: Peers::new(Rc::clone(&world.offload), context.sleeper.clone(), tls.clone()),
+            tls,
             keeping: Keeping::new(
                 cluster.clone(),
                 context.sleeper.clone(),
@@ -147,6 +155,11 @@ impl Shard {
             glommio::spawn_local(take_found(Rc::clone(&shard.world), found)).detach();
         }
         shard
+    }
+
+    /// This node's certificate, and the connections on which other nodes have shown theirs.
+    pub(crate) fn tls(&self) -> Option<(Arc<tls::Identity>, tls::Watch)> {
+        self.abroad.as_ref()?.tls.clone()
     }
 
     /// Hands an event to an actor of this shard.
@@ -210,12 +223,10 @@ impl Shard {
                 self.metrics.answered(class, response.status());
                 return response;
             }
-            Route::Actor { id, rest } if self.abroad.is_some() && calls_abroad::is_call(&parts.headers) => {
-                match &self.abroad {
-                    Some(abroad) => self.called(abroad, &id, rest, parts, request_body).await,
-                    None => answer::sentence(StatusCode::FORBIDDEN, "this node is in no cluster"),
-                }
-            }
+            Route::Actor { id, rest } if self.is_call(&parts) => match &self.abroad {
+                Some(abroad) => self.called(abroad, &id, rest, parts, request_body).await,
+                None => answer::sentence(StatusCode::FORBIDDEN, "this node is in no cluster"),
+            },
             Route::Actor { id, rest } => {
                 let placed = match &self.abroad {
                     Some(abroad) => self.placed(abroad, &id, &parts, &request_body).await,
@@ -234,6 +245,9 @@ impl Shard {
                     }
                     Err(refused) => refused,
                 }
+            }
+            Route::Stateless | Route::Metrics | Route::Reserved if door(&parts) == Door::Nodes => {
+                answer::sentence(StatusCode::NOT_FOUND, FOR_NODES)
             }
             Route::Stateless => self.stateless(parts, request_body).await,
             Route::Health => answer::sentence(StatusCode::OK, "ok"),
@@ -417,6 +431,13 @@ const STOPPING: &str = "the node is stopping";
 
 const RESERVED: &str =
     "nothing here; the node answers at /_wasmkeep/health, /_wasmkeep/ready and /_wasmkeep/metrics";
+
+const FOR_NODES: &str = "nothing here; nodes are served actors, /_wasmkeep/health and /_wasmkeep/ready";
+
+/// The port by which a request came.
+fn door(parts: &Parts) -> Door {
+    parts.extensions.get().copied().unwrap_or(Door::Clients)
+}
 
 /// Puts into the book what the look through the databases finds.
 async fn take_found(world: Rc<ShardWorld>, found: flume::Receiver<Found>) {

@@ -4,10 +4,12 @@
 use std::rc::Rc;
 
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, request::Parts};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use wasmkeep_host::strip_headers;
 use wasmkeep_protocol::{
     ActorId, NodeId, close,
-    forwarding::{Refusal, Trouble, remedy},
+    forwarding::{Again, Refusal, Trouble, remedy},
     headers,
     limits::{OWNER_SWEEP_EVERY, OWNER_SWEEP_READS_MAX, RELAY_LOOK_EVERY},
     view::Standing,
@@ -18,7 +20,11 @@ use super::{
     elsewhere::{Abroad, named, refused},
     keeping::moment,
 };
-use crate::{http as front, peers::PeerBody, socket};
+use crate::{
+    http as front,
+    peers::{Joining, PeerBody},
+    socket,
+};
 
 impl Shard {
     /// Asks the actor's node for a WebSocket, once, and gives its answer: the upgrade, or what it said instead.
@@ -33,19 +39,12 @@ impl Shard {
             self.node.metrics.cluster.forwarded("refused");
             refused(refusal).map(|body| body::response(body, None))
         };
-        let Some(url) = abroad.url(node) else { return refuse(Refusal::NotReachable) };
         strip_headers(&mut parts.headers);
         want_websocket(&mut parts.headers);
         parts.headers.insert(headers::FORWARDED, self.node_header.clone());
-        let request = Request::from_parts(parts, PeerBody::Client(request_body));
-        let (answer, joining) = match abroad.peers.send_to_join(&url, request).await {
+        let (answer, joining) = match self.ask_to_join(abroad, node, parts, request_body).await {
             Ok(answered) => answered,
-            Err(remedy) => {
-                if remedy.suspect {
-                    abroad.keeping.suspect(node);
-                }
-                return refuse(remedy.refusal);
-            }
+            Err(refusal) => return refuse(refusal),
         };
         let (mut head, incoming) = answer.into_parts();
         let by = head.headers.get(headers::NODE).cloned();
@@ -62,6 +61,35 @@ impl Shard {
         self.keep_watching_owners();
         let upgrade = front::ResponseBody::upgrade(move |upgraded| socket::join(hold, joint, upgraded));
         Response::from_parts(head, upgrade)
+    }
+
+    /// Sends a request for a WebSocket, and once more when the node refused this node's certificate (R-TLS-5): it has no
+    /// body, and the client waits meanwhile.
+    async fn ask_to_join(
+        &self,
+        abroad: &Abroad,
+        node: &NodeId,
+        parts: Parts,
+        request_body: front::RequestBody,
+    ) -> Result<(Response<Incoming>, Joining), Refusal> {
+        let request = Request::from_parts(parts.clone(), PeerBody::Client(request_body));
+        let first = abroad.peers.send_to_join(&abroad.target(node)?, request).await;
+        let sent = match first {
+            Err(remedy) if remedy.again == Again::Later => {
+                if !self.may_send_again(abroad).await {
+                    return Err(remedy.refusal);
+                }
+                let request = Request::from_parts(parts, PeerBody::Whole(Full::default()));
+                abroad.peers.send_to_join(&abroad.target(node)?, request).await
+            }
+            sent => sent,
+        };
+        sent.map_err(|remedy| {
+            if remedy.suspect {
+                abroad.keeping.suspect(node);
+            }
+            remedy.refusal
+        })
     }
 
     /// Ends the relays to nodes that left the view, as long as there are relays: such a node may be frozen or cut off,

@@ -15,13 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{
-    FutureExt,
-    future::poll_fn,
-    io::{AsyncRead, AsyncWrite},
-};
-use glommio::net::TcpStream;
-use rustix::net::{SendAncillaryBuffer, SendFlags};
+use futures::{FutureExt, future::poll_fn, io::AsyncRead};
 
 use super::{
     decoder::{Decoder, Incoming},
@@ -31,8 +25,9 @@ use super::{
     registry::{Hold, Socket},
 };
 use crate::{
-    http::{Stats, Upgraded, answer_and_close, borrow},
+    http::{Stats, Upgraded, answer_and_close},
     runtime::Sleep,
+    stream::Stream,
 };
 
 /// Bytes read from a socket in one call. One buffer per shard.
@@ -82,7 +77,7 @@ pub(crate) fn serve(hold: Hold, upgraded: Upgraded) {
 
 struct Connection {
     hold: Hold,
-    stream: TcpStream,
+    stream: Stream,
     stats: Arc<Stats>,
     decoder: Decoder,
     /// Bytes that were read and not looked at: the actor has yet to take what came before them.
@@ -125,7 +120,8 @@ impl Connection {
                 let mut pieces = [&[][..]; PIECES];
                 let count = line.unsent(&mut pieces);
                 if count == 0 {
-                    return;
+                    drop(line);
+                    return self.flush(cx);
                 }
                 poll_write(&mut self.stream, cx, &pieces[..count])
             };
@@ -137,6 +133,12 @@ impl Connection {
                 }
                 Poll::Ready(Err(_)) => return self.hold.step(Input::Lost),
             }
+        }
+    }
+
+    fn flush(&mut self, cx: &mut Context<'_>) {
+        if let Poll::Ready(Err(_)) = self.stream.poll_flush(cx) {
+            self.hold.step(Input::Lost);
         }
     }
 
@@ -231,9 +233,9 @@ impl Connection {
     }
 }
 
-/// Writes what the kernel takes of up to [`PIECES`] pieces, the first of which is not empty.
+/// Writes what is taken of up to [`PIECES`] pieces, the first of which is not empty.
 pub(super) fn poll_write(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     cx: &mut Context<'_>,
     pieces: &[&[u8]],
 ) -> Poll<io::Result<usize>> {
@@ -241,12 +243,5 @@ pub(super) fn poll_write(
     for (slice, piece) in slices.iter_mut().zip(pieces) {
         *slice = IoSlice::new(piece);
     }
-    let slices = &slices[..pieces.len()];
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    match rustix::net::sendmsg(borrow(stream), slices, &mut SendAncillaryBuffer::default(), flags) {
-        Ok(len) => Poll::Ready(Ok(len)),
-        // Arms the socket, or finds that it has room by now.
-        Err(rustix::io::Errno::AGAIN) => Pin::new(stream).poll_write(cx, pieces[0]),
-        Err(error) => Poll::Ready(Err(error.into())),
-    }
+    stream.poll_send(cx, &slices[..pieces.len()])
 }

@@ -12,7 +12,6 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use futures::{FutureExt, future::poll_fn, io::AsyncRead};
-use glommio::net::TcpStream;
 use wasmkeep_protocol::close;
 
 use super::{
@@ -25,6 +24,7 @@ use crate::{
     http::{Stats, Upgraded, answer_and_close},
     peers::Joint,
     runtime::{Sleep, Sleeper},
+    stream::Stream,
 };
 
 /// Reads in a row before the executor has its turn.
@@ -81,8 +81,8 @@ enum End {
 
 struct Relay {
     hold: RelayHold,
-    client: TcpStream,
-    owner: TcpStream,
+    client: Stream,
+    owner: Stream,
     /// From the owner to the client.
     down: Way,
     /// From the client to the owner.
@@ -184,8 +184,8 @@ impl Way {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut TcpStream,
-        target: &mut TcpStream,
+        source: &mut Stream,
+        target: &mut Stream,
         look: impl FnOnce(&[u8]),
     ) -> Poll<Moved> {
         if !self.unsent.is_empty() {
@@ -200,6 +200,10 @@ impl Way {
                 }
                 Err(_) => Moved::TargetGone,
             });
+        }
+        // What the target has taken has to leave before it takes more.
+        if ready!(target.poll_flush(cx)).is_err() {
+            return Poll::Ready(Moved::TargetGone);
         }
         SCRATCH.with_borrow_mut(|scratch| {
             let Ok(len @ 1..) = ready!(Pin::new(source).poll_read(cx, scratch)) else {

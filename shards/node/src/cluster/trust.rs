@@ -1,0 +1,89 @@
+//! What a node says and asks of trust in its cluster; the rules are `protocol`'s.
+
+use std::{net::IpAddr, sync::atomic::Ordering};
+
+use wasmkeep_protocol::{
+    lease::Timing,
+    limits::UNUSED_WARNING_PERIOD,
+    trust::{Plaintext, Policy, Reach, is_known, reach},
+};
+
+use super::{Cluster, moment, nanos};
+use crate::egress::is_public;
+
+impl Cluster {
+    /// How this node talks to the others.
+    pub(crate) fn policy(&self) -> Policy {
+        Policy { encrypts: self.identity.is_some(), plaintext: self.config.plaintext }
+    }
+
+    /// Whether clients may be sent here as far as the cluster goes: the lease is valid, and the others have had the
+    /// time to see this node's certificate (R-LEASE-2, R-TLS-2).
+    pub(crate) fn is_ready(&self) -> bool {
+        let is_known = |landed| is_known(landed, moment(), &Timing::default());
+        self.lease.epoch().is_some()
+            && (self.identity.is_none() || self.lease.first_landed().is_some_and(is_known))
+    }
+
+    /// A request was refused because its actor's node is not used. Says which nodes are not, once a minute at most
+    /// (R-TLS-3).
+    pub(crate) fn warn_of_unused(&self) {
+        let now = moment();
+        let (at, said) = (nanos(now.since_boot()), self.unused_said.load(Ordering::Relaxed));
+        let is_due = said == 0 || at.saturating_sub(said) >= nanos(UNUSED_WARNING_PERIOD);
+        if !is_due
+            || self.unused_said.compare_exchange(said, at, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        let (view, policy) = (self.view.load(), self.policy());
+        let unused =
+            view.live(now).filter(|(_, record)| matches!(reach(policy, &record.presence), Reach::Never(_)));
+        let nodes: Vec<_> = unused.map(|(node, _)| node.as_str()).collect();
+        tracing::warn!(
+            nodes = nodes.join(", "),
+            "nodes without a cluster listener are not used, since this one refuses plain HTTP: give every node one, or \
+             add --cluster-plaintext accept"
+        );
+    }
+}
+
+/// Warns of a node that would talk plain HTTP to others over the public internet.
+pub(super) fn warn_of_public(plaintext: Plaintext, advertised: &str) {
+    if plaintext == Plaintext::Accept && host(advertised).is_some_and(is_public) {
+        tracing::warn!(
+            advertise = advertised,
+            "this is a public address, and with --cluster-plaintext accept nodes talk plain HTTP: anybody on the way \
+             can read and change it; keep the nodes on a private network, or give each a cluster listener"
+        );
+    }
+}
+
+/// The host of a URL, if it is an address.
+fn host(url: &str) -> Option<IpAddr> {
+    let (_, rest) = url.split_once("://")?;
+    let host = rest.rsplit_once(':').filter(|(_, port)| !port.contains(']')).map_or(rest, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R-TLS-3
+    #[test]
+    fn a_public_address_is_told_from_others() {
+        for (url, public) in [
+            ("http://8.8.8.8:8080", true),
+            ("http://8.8.8.8", true),
+            ("http://[2606:4700::1111]:8080", true),
+            ("http://[2606:4700::1111]", true),
+            ("http://10.0.0.11:8080", false),
+            ("http://[fd00::1]:8080", false),
+            ("http://node-a:8080", false),
+            ("", false),
+        ] {
+            assert_eq!(host(url).is_some_and(is_public), public, "{url}");
+        }
+    }
+}
