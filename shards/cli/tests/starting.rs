@@ -57,6 +57,42 @@ fn what_cannot_be_served_is_one_sentence_and_its_own_status() {
     node.get("/actor/c/x").expect(200);
 }
 
+// R-TLS-1, R-FLAG-5
+#[test]
+fn a_node_of_a_cluster_talks_tls_or_is_told_not_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let counter = format!("--actor=counter={}", guest("counter").display());
+    let bucket = format!("--bucket=file://{}", folder.path().join("bucket").display());
+    let (listen, advertise) =
+        ("--cluster-listen=127.0.0.1:7443", "--cluster-advertise=https://127.0.0.1:7443");
+    for (flags, part) in [
+        (vec!["--node-id=a"], "add --cluster-listen ADDRESS and --cluster-advertise"),
+        (vec!["--node-id=a", listen], "add --cluster-advertise https://HOST:PORT"),
+        (
+            vec!["--node-id=a", listen, "--cluster-plaintext=accept"],
+            "add --cluster-advertise https://HOST:PORT",
+        ),
+        (vec!["--node-id=a", advertise], "add --cluster-listen ADDRESS"),
+        (
+            vec!["--node-id=a", listen, "--cluster-advertise=http://127.0.0.1:7443"],
+            "must be https://HOST:PORT",
+        ),
+        (vec!["--node-id=a", listen, "--cluster-advertise=https://10.0.0.11"], "must be https://HOST:PORT"),
+        (vec!["--node-id=a", listen, "--cluster-advertise=https://a:7443/x"], "must be https://HOST:PORT"),
+        (vec!["--node-id=a", listen, advertise, "--advertise=https://a:8080"], "--advertise must be http://"),
+        (vec![listen, advertise], "add --node-id ID"),
+    ] {
+        let (code, sentence) = serve(folder.path(), &[&[&*counter, &*bucket], &*flags].concat());
+        assert_eq!(code, Some(2), "{flags:?}: {sentence}");
+        assert!(sentence.contains(part), "{flags:?}: {sentence}");
+    }
+    for flags in [vec![listen, advertise], vec![advertise], vec!["--cluster-plaintext=accept"]] {
+        let (code, sentence) = serve(folder.path(), &[&[&*counter, "--node-id=a"], &*flags].concat());
+        assert_eq!(code, Some(2), "{flags:?}: {sentence}");
+        assert!(sentence.contains("add --bucket"), "{flags:?}: {sentence}");
+    }
+}
+
 #[test]
 fn a_data_directory_that_cannot_be_used_is_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,17 @@
 //! Nodes that share a bucket in a folder. Each of them watches its id for 15 s before it serves.
 
-use std::path::Path;
+use std::{net::SocketAddr, path::Path};
 
 use tempfile::TempDir;
 
 use super::{Node, eventually};
+
+/// An address for a listener whose port has to be known before it listens: on a loopback address that nobody else
+/// picks.
+pub fn listener_address() -> SocketAddr {
+    let [a, b, c, _] = rand::random::<[u8; 4]>();
+    SocketAddr::from(([127, a, b, c.max(2)], 7443))
+}
 
 /// A cluster of its own, in a folder.
 pub struct Bucket(pub TempDir);
@@ -22,6 +29,15 @@ impl Bucket {
             "--shards=1".to_owned(),
         ];
         flags.extend(more.iter().map(ToString::to_string));
+        flags
+    }
+
+    /// Flags of a node that talks to others by its listener alone.
+    pub fn encrypted(&self, id: &str, listener: SocketAddr, more: &[&str]) -> Vec<String> {
+        let mut flags = self.flags(id, more);
+        flags.retain(|flag| flag != "--cluster-plaintext=accept");
+        flags.push(format!("--cluster-listen={listener}"));
+        flags.push(format!("--cluster-advertise=https://{listener}"));
         flags
     }
 
