@@ -6,6 +6,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
+    fmt,
     future::Future,
     mem,
     pin::Pin,
@@ -43,7 +44,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// The executor of one life of the simulated shard.
+/// The executor of one life of the simulated shard, or of the tasks of one process.
 pub struct Executor {
     now: Cell<Duration>,
     /// Tasks with their wakers; the running one is taken out.
@@ -53,6 +54,12 @@ pub struct Executor {
     numbers: Cell<u64>,
     dice: RefCell<Dice>,
     poll_cost_us_max: Cell<u64>,
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").field("now", &self.now.get()).finish_non_exhaustive()
+    }
 }
 
 impl Executor {
@@ -138,18 +145,34 @@ impl Executor {
 
     /// Polls one task, moving the clock to the next timer if need be. `false`: nothing is left to do.
     pub fn step(&self) -> bool {
+        if self.poll_one() {
+            return true;
+        }
+        let Some(deadline) = self.next_timer() else { return false };
+        self.now.set(deadline);
+        // The timer's task may be gone.
+        self.poll_one();
+        true
+    }
+
+    /// When the next timer is due.
+    pub fn next_timer(&self) -> Option<Duration> {
+        self.timers.borrow().first_key_value().map(|((deadline, _), _)| *deadline)
+    }
+
+    /// For a clock that somebody else moves: it is `now`, and every task that is ready by then is polled, until none
+    /// is. `false` when that takes more than `polls_max`.
+    pub fn run_ready(&self, now: Duration, polls_max: u64) -> bool {
+        self.now.set(self.now.get().max(now));
+        (0..polls_max).any(|_| !self.poll_one())
+    }
+
+    /// Polls one of the tasks that are ready, if any is.
+    fn poll_one(&self) -> bool {
         self.fire_due();
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if ready.is_empty() {
-            drop(ready);
-            let Some((&(deadline, _), _)) = self.timers.borrow().first_key_value() else { return false };
-            self.now.set(deadline);
-            self.fire_due();
-            ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        }
-        if ready.is_empty() {
-            // The timer's task was ready already, or is gone.
-            return true;
+            return false;
         }
         let number = {
             let mut dice = self.dice.borrow_mut();

@@ -53,6 +53,9 @@ enum Command {
     Quick,
     /// Runs one seed after another.
     Soak {
+        /// One of the simulated worlds; all in turn if none is named.
+        #[arg(long, value_enum)]
+        world: Option<Which>,
         /// How long.
         #[arg(long)]
         minutes: u64,
@@ -104,10 +107,10 @@ fn main() -> ExitCode {
             one_replica(seed, broken.as_deref(), verbose)
         }
         Command::Run { world: Which::Cluster, seed, broken, verbose, .. } => {
-            Ok(one_cluster(seed, broken.as_deref(), verbose))
+            one_cluster(seed, broken.as_deref(), verbose)
         }
         Command::Quick => quick(),
-        Command::Soak { minutes, from } => soak(Duration::from_secs(minutes * 60), from),
+        Command::Soak { world, minutes, from } => soak(world, Duration::from_secs(minutes * 60), from),
         Command::Broken => broken(),
     };
     match passed {
@@ -168,26 +171,29 @@ fn one_replica(seed: u64, broken: Option<&str>, verbose: bool) -> io::Result<boo
     Ok(report(Which::Replica, seed, outcome.violation.as_ref()))
 }
 
-fn one_cluster(seed: u64, broken: Option<&str>, verbose: bool) -> bool {
+fn one_cluster(seed: u64, broken: Option<&str>, verbose: bool) -> io::Result<bool> {
     let flaw = match broken {
         None => None,
         Some(name) => {
             let known = cluster::Flaw::ALL.iter().copied().find(|flaw| flaw.name() == name);
             if known.is_none() {
                 eprintln!("there is no broken variant {name:?} of this world; `sim broken` lists them");
-                return false;
+                return Ok(false);
             }
             known
         }
     };
     let request = cluster::Request { seed, flaw, verbose };
     println!("{}", request.parameters());
-    let outcome = cluster::run_twice(&request);
+    let outcome = cluster::run_twice(&request)?;
     println!(
         "{} requests, {} processes ended, {} virtual seconds, {} records, hash {:016x}",
         outcome.requests, outcome.ended, outcome.seconds, outcome.records, outcome.hash
     );
-    report(Which::Cluster, seed, outcome.violation.as_ref())
+    if let Some(outside) = &outcome.outside {
+        println!("beyond what is assumed: {outside}");
+    }
+    Ok(report(Which::Cluster, seed, outcome.violation.as_ref()))
 }
 
 /// Says what a run broke, and how to see it again.
@@ -202,7 +208,7 @@ fn quick() -> io::Result<bool> {
     for seed in QUICK_SEEDS_TWICE {
         let shard = run_twice(&Request::plain(seed))?.violation;
         let replica = run_replica_twice(&ReplicaRequest::plain(seed))?.violation;
-        let cluster = cluster::run_twice(&cluster::Request::plain(seed)).violation;
+        let cluster = cluster::run_twice(&cluster::Request::plain(seed))?.violation;
         let passed = [
             report(Which::Shard, seed, shard.as_ref()),
             report(Which::Replica, seed, replica.as_ref()),
@@ -226,11 +232,12 @@ fn quick() -> io::Result<bool> {
     broken()
 }
 
-/// Runs the worlds in turn, one seed each.
-fn soak(time: Duration, from: u64) -> io::Result<bool> {
+/// Runs one world, or all in turn, one seed each.
+fn soak(world: Option<Which>, time: Duration, from: u64) -> io::Result<bool> {
     let began = Instant::now();
     let mut shown = Instant::now();
-    let mut totals = Which::ALL.map(Totals::new);
+    let chosen = Which::ALL.into_iter().filter(|each| world.is_none_or(|world| world == *each));
+    let mut totals: Vec<Totals> = chosen.map(Totals::new).collect();
     for seed in from.. {
         for world in &mut totals {
             if !world.add(seed)? {
@@ -259,11 +266,13 @@ struct Totals {
     /// Processes that ended, of a cluster.
     crashes: u64,
     records: u64,
+    /// Runs in which a promise broke beyond what is assumed.
+    outside: u64,
 }
 
 impl Totals {
     fn new(world: Which) -> Self {
-        Self { world, seeds: 0, events: 0, crashes: 0, records: 0 }
+        Self { world, seeds: 0, events: 0, crashes: 0, records: 0, outside: 0 }
     }
 
     fn add(&mut self, seed: u64) -> io::Result<bool> {
@@ -283,10 +292,14 @@ impl Totals {
                 outcome.violation
             }
             Which::Cluster => {
-                let outcome = cluster::run(&cluster::Request::plain(seed));
+                let outcome = cluster::run(&cluster::Request::plain(seed))?;
                 self.events += outcome.requests;
                 self.crashes += outcome.ended;
                 self.records += outcome.records;
+                if let Some(outside) = &outcome.outside {
+                    self.outside += 1;
+                    println!("cluster seed {seed}, beyond what is assumed: {outside}");
+                }
                 outcome.violation
             }
         };
@@ -296,12 +309,13 @@ impl Totals {
 
     fn print(&self, took: Duration) {
         println!(
-            "{}: {} seeds ({} events, {} crashes, {} records) in {:.1} s: {:.1} seeds/s",
+            "{}: {} seeds ({} events, {} crashes, {} records, {} beyond what is assumed) in {:.1} s: {:.1} seeds/s",
             self.world.name(),
             self.seeds,
             self.events,
             self.crashes,
             self.records,
+            self.outside,
             took.as_secs_f64(),
             self.seeds as f64 / took.as_secs_f64().max(0.001)
         );
@@ -331,7 +345,8 @@ fn broken() -> io::Result<bool> {
         let noticed = noticed(|seed| {
             let request = cluster::Request { flaw: Some(flaw), ..cluster::Request::plain(seed) };
             let twice = flaw == cluster::Flaw::UsesEntropy;
-            Ok(if twice { cluster::run_twice(&request) } else { cluster::run(&request) }.violation)
+            let outcome = if twice { cluster::run_twice(&request) } else { cluster::run(&request) };
+            Ok(outcome?.violation)
         });
         all &= was_noticed(flaw.name(), flaw.noticed_by(), noticed?);
     }

@@ -9,7 +9,7 @@ mod bucket;
 mod checkers;
 mod flaw;
 mod hold;
-mod local;
+pub(crate) mod local;
 mod parameters;
 mod record;
 mod run;

@@ -8,7 +8,7 @@ const SEEDS_MAX: u64 = 60;
 #[test]
 fn a_seed_gives_the_same_cluster_each_time() {
     for seed in 0..2 {
-        let outcome = run_twice(&Request::plain(seed));
+        let outcome = run_twice(&Request::plain(seed)).unwrap();
         assert_eq!(outcome.violation, None, "seed {seed}");
         assert!(outcome.records > 0);
     }
@@ -18,7 +18,7 @@ fn a_seed_gives_the_same_cluster_each_time() {
 #[test]
 fn every_promise_of_a_cluster_is_kept_over_a_few_seeds() {
     for seed in 100..115 {
-        let outcome = run(&Request::plain(seed));
+        let outcome = run(&Request::plain(seed)).unwrap();
         assert_eq!(outcome.violation, None, "seed {seed}");
     }
 }
@@ -29,7 +29,7 @@ fn every_broken_variant_of_a_cluster_is_noticed_by_the_checker_it_names() {
         let noticed = (0..SEEDS_MAX).find_map(|seed| {
             let request = Request { flaw: Some(flaw), ..Request::plain(seed) };
             let outcome = if flaw == Flaw::UsesEntropy { run_twice(&request) } else { run(&request) };
-            outcome.violation
+            outcome.unwrap().violation
         });
         let violation = noticed.unwrap_or_else(|| panic!("{} was not noticed", flaw.name()));
         assert!(flaw.noticed_by().contains(&violation.checker), "{}: {violation}", flaw.name());

@@ -1,9 +1,14 @@
 //! The bucket of a simulated cluster: whole objects, conditional writes, listings. Real semantics, no durability and
-//! no delays; those are the network's.
+//! no delays; those are the network's. The actors' histories are in it, too, and read and written as `io/bucket` does.
 
 use std::collections::BTreeMap;
 
 use wasmkeep_protocol::store::{Condition, Version, Wrote};
+
+use super::{
+    data::{DataCall, DataReply, Objects},
+    time::Time,
+};
 
 /// A request.
 #[derive(Debug, Clone)]
@@ -16,6 +21,8 @@ pub enum Call {
     List(String),
     /// Removes one. Only an operator does.
     Delete(String),
+    /// For an actor's history.
+    Data(DataCall),
 }
 
 /// What a request came to.
@@ -29,6 +36,23 @@ pub enum Reply {
     Listed(Vec<(String, Version, u64)>),
     /// The bucket refused: nothing happened.
     Failed,
+    /// Of a `Data`.
+    Data(DataReply),
+}
+
+impl Call {
+    /// What a bucket that refuses says.
+    pub fn refusal(&self) -> Reply {
+        match self {
+            Self::Data(_) => Reply::Data(DataReply::Refused),
+            _ => Reply::Failed,
+        }
+    }
+
+    /// What is seen of a lost one before its time is up. The requests of the machines see nothing.
+    pub fn loss(&self) -> Option<Reply> {
+        matches!(self, Self::Data(_)).then_some(Reply::Data(DataReply::Broken))
+    }
 }
 
 /// The objects.
@@ -36,12 +60,14 @@ pub enum Reply {
 pub struct Bucket {
     objects: BTreeMap<String, (Version, Vec<u8>)>,
     writes: u64,
+    histories: Objects,
 }
 
 impl Bucket {
     /// Carries a request out. `heed` is false where the store is broken and ignores conditions.
-    pub fn call(&mut self, call: Call, heed: bool) -> Reply {
+    pub fn call(&mut self, time: Time, call: Call, heed: bool) -> Reply {
         match call {
+            Call::Data(call) => Reply::Data(self.histories.call(time, call)),
             Call::Get(key) => Reply::Object(self.objects.get(&key).cloned()),
             Call::Put(key, body, condition) => {
                 let holds = match (&condition, self.objects.get(&key)) {

@@ -2,8 +2,10 @@
 //! shares no code with what it judges.
 
 mod answers;
+mod durable;
 mod fences;
 mod generations;
+mod linearizable;
 mod liveness;
 mod outages;
 mod single_owner;
@@ -12,6 +14,7 @@ mod takeover;
 mod waits;
 
 use super::{
+    assumptions::Assumption,
     parameters::Parameters,
     record::Record,
     time::{SECOND, Time},
@@ -24,6 +27,11 @@ const SLACK: Time = SECOND / 2;
 pub trait Checker {
     /// What reports call it.
     fn name(&self) -> &'static str;
+
+    /// What the promise rests on. Safety rests on no wall clock.
+    fn rests_on(&self) -> &'static [Assumption] {
+        &[Assumption::BootClocks]
+    }
 
     /// Takes the next record.
     ///
@@ -43,6 +51,8 @@ pub fn all(parameters: &Parameters) -> Vec<Box<dyn Checker>> {
         Box::new(waits::Waits::new(parameters)),
         Box::new(answers::Answers::default()),
         Box::new(stops::Stops::default()),
+        Box::new(durable::Durable::default()),
+        Box::new(linearizable::Linearizable::default()),
         Box::new(liveness::Liveness::default()),
     ]
 }

@@ -20,6 +20,8 @@ use super::{
 pub enum Fault {
     /// A process is killed; later its node starts again.
     Kill,
+    /// It is killed, and its machine's disk is empty when it starts again.
+    Wipe,
     /// A process is asked to stop.
     Stop,
     /// A process stands still; its machine does not.
@@ -32,6 +34,8 @@ pub enum Fault {
     CutPeers,
     /// A node reaches nobody and is reached by nobody; the bucket it does reach.
     Isolate,
+    /// The nodes are in two halves that do not reach each other, and only one of them reaches the bucket.
+    Split,
     /// Nobody reaches the bucket.
     Outage,
     /// A second process is started under a node id.
@@ -49,14 +53,16 @@ pub const FAULTS: usize = Fault::ALL.len();
 
 impl Fault {
     /// Every kind.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Kill,
+        Self::Wipe,
         Self::Stop,
         Self::Pause,
         Self::Sleep,
         Self::CutBucket,
         Self::CutPeers,
         Self::Isolate,
+        Self::Split,
         Self::Outage,
         Self::Rival,
         Self::OperatorFence,
@@ -96,6 +102,11 @@ impl World {
                 self.kill(pid);
                 self.after(length, Event::Start(node));
             }
+            Fault::Wipe => {
+                self.kill(pid);
+                self.wipe(node);
+                self.after(length, Event::Start(node));
+            }
             Fault::Stop => self.input(pid, Input::Stop),
             Fault::Pause => self.stand_still(pid, length, false),
             Fault::Sleep => self.stand_still(pid, length, true),
@@ -118,6 +129,7 @@ impl World {
                     self.network.peers.insert((other, node), until);
                 }
             }
+            Fault::Split => self.split(until),
             Fault::Outage => self.lose_bucket(until),
             Fault::Rival => {
                 let of_node =
@@ -131,12 +143,29 @@ impl World {
                 self.apply(Call::Delete(object_keys::node(&stage::node(node))), true);
             }
             Fault::ClockJump => {
-                let to = self.dice.below(2 * self.parameters.skew_ms_max + 1) as i64
-                    - self.parameters.skew_ms_max as i64;
+                let skew_ms = self.draw_skew_ms();
                 if let Some(slot) = self.slots.get_mut(&pid) {
-                    slot.process.clocks.skew_ms = to;
+                    slot.process.clocks.skew_ms = skew_ms;
+                    self.record(&Record::ClockSet { pid, skew_ms });
                 }
             }
+        }
+    }
+
+    fn split(&mut self, until: Time) {
+        let away: Vec<NodeNumber> = (0..self.parameters.nodes).filter(|_| self.dice.chance(500)).collect();
+        for one in 0..self.parameters.nodes {
+            for other in 0..self.parameters.nodes {
+                if away.contains(&one) != away.contains(&other) {
+                    self.network.peers.insert((one, other), until);
+                }
+            }
+        }
+        let pids =
+            self.slots.iter().filter(|(_, slot)| away.contains(&stage::node_number(slot.process.node())));
+        for (pid, _) in pids {
+            self.network.requests.insert(*pid, until);
+            self.network.replies.insert(*pid, until);
         }
     }
 
@@ -168,7 +197,7 @@ impl World {
     fn operator_fence(&mut self, node: NodeNumber) {
         let id = stage::node(node);
         let nonce = Nonce::from_bits(self.dice.next().into());
-        let (record, condition) = match self.bucket.call(stage::get_node(&id), true) {
+        let (record, condition) = match self.bucket.call(self.time, stage::get_node(&id), true) {
             Reply::Object(Some((version, body))) => match NodeRecord::decode(&body) {
                 Ok(record) if record.is_live() => {
                     (record.fence(std::time::Duration::ZERO, None, nonce), Condition::Unchanged(version))

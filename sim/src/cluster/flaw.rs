@@ -23,16 +23,17 @@ macro_rules! flaws {
             #[must_use]
             pub(super) const fn provoked_by(self) -> Option<Fault> {
                 match self {
-                    Self::FencesAfterOutage => Some(Fault::Outage),
+                    Self::FencesAfterOutage | Self::StaysDown => Some(Fault::Outage),
                     Self::SleepUncounted => Some(Fault::Sleep),
                     Self::NoStartCheck => Some(Fault::Rival),
                     Self::DeletedFrees => Some(Fault::DeleteHeartbeat),
                     Self::FenceFreesAtOnce => Some(Fault::OperatorFence),
-                    Self::ReleasesEarly => Some(Fault::Stop),
+                    Self::ReleasesEarly | Self::StopsNever => Some(Fault::Stop),
                     Self::SendsAgain => Some(Fault::CutPeers),
                     Self::BelievesSilence | Self::WaitsTooLong | Self::SwallowsEnds => {
                         Some(Fault::CutBucket)
                     },
+                    Self::AcksWithoutLease => Some(Fault::Pause),
                     _ => None,
                 }
             }
@@ -76,7 +77,11 @@ flaws! {
     /// An operator's fence counts as if somebody had watched the node for long enough.
     FenceFreesAtOnce => "operators-fence-frees-at-once", &["single-owner", "fences"];
     /// A stopping node gives its actors up while events still run.
-    ReleasesEarly => "released-while-events-run", &["single-owner"];
+    ReleasesEarly => "released-while-events-run", &["single-owner", "durable"];
+    /// A stop that has hung for too long is not ended.
+    StopsNever => "stop-without-an-end", &["stops"];
+    /// A node whose lease ran out once takes no request any more.
+    StaysDown => "no-service-after-a-lapse", &["liveness"];
     /// A take does not raise the generation.
     ReusesGeneration => "generation-reused", &["generations"];
     /// A request with a body is kept like one without.
@@ -89,6 +94,18 @@ flaws! {
     SwallowsEnds => "wait-without-an-answer", &["answers"];
     /// A request that may have been written is sent again.
     SendsAgain => "sent-again-after-a-loss", &["answers"];
+    /// A durable write is acknowledged before it is in the bucket.
+    AcksEarly => "acknowledged-before-the-bucket", &["durable", "linearizability"];
+    /// Uploads that land after the lease ran out are acknowledged.
+    AcksWithoutLease => "acknowledged-without-a-lease", &["durable", "linearizability"];
+    /// The local file is believed without a look at the bucket.
+    TrustsDisk => "own-disk-believed", &["durable", "linearizability"];
+    /// An actor is given up before the last of it is in the bucket.
+    ClosesEarly => "closed-before-the-last-upload", &["durable"];
+    /// A durable write is carried out once more.
+    WritesTwice => "durable-write-repeated", &["durable", "linearizability"];
+    /// Reads are answered from the disk of whichever node is asked.
+    ReadsAnywhere => "reads-from-any-disk", &["linearizability"];
     /// Something draws from real chance.
     UsesEntropy => "cluster-not-deterministic", &["determinism"];
 }

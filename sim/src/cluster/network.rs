@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wasmkeep_protocol::{NodeId, forwarding::Trouble};
 
 use super::{
-    bucket::{Call, Reply},
+    bucket::Call,
     flaw::Flaw,
     process::{CallId, ForwardId, Input, Request},
     record::{NodeNumber, Pid, Told},
@@ -95,9 +95,18 @@ impl World {
             let way = self.way_or_late();
             self.after(way, Event::Arrive { pid, id, call: call.clone(), heed, refused });
         }
-        if !self.troubled(self.parameters.loss) {
-            let way = self.way_or_late();
-            self.after(way, Event::Arrive { pid, id, call, heed, refused });
+        if self.troubled(self.parameters.loss) {
+            return self.lose(pid, id, &call);
+        }
+        let way = self.way_or_late();
+        self.after(way, Event::Arrive { pid, id, call, heed, refused });
+    }
+
+    /// A request, or its reply, is lost; mostly the connection is, and that is noticed.
+    fn lose(&mut self, pid: Pid, id: CallId, call: &Call) {
+        if let (Some(reply), true) = (call.loss(), self.dice.chance(700)) {
+            let way = self.way();
+            self.after(way, Event::Input(pid, Input::Reply(id, Some(reply))));
         }
     }
 
@@ -106,9 +115,13 @@ impl World {
         if self.time < self.network.outage {
             return;
         }
-        let reply = if refused { Reply::Failed } else { self.apply(call, heed) };
+        let lost = self.troubled(self.parameters.loss);
+        if lost {
+            self.lose(pid, id, &call);
+        }
+        let reply = if refused { call.refusal() } else { self.apply(call, heed) };
         let cut = self.network.replies.get(&pid).is_some_and(|until| self.time < *until);
-        if cut || self.troubled(self.parameters.loss) {
+        if cut || lost {
             return;
         }
         let way = self.way_or_late();

@@ -26,6 +26,10 @@ pub struct Parameters {
     pub event_max: Time,
     /// Idle time after which an actor is given up.
     pub idle: Time,
+    /// Files before a snapshot is made whatever the schedule says; 0 leaves it to the schedule.
+    pub eager_snapshots: u64,
+    /// History younger than this stays, in milliseconds.
+    pub retention_ms: u64,
     /// Longest usual way of a message, one direction.
     pub way_max: Time,
     /// Chance that a request to the bucket, or its reply, is lost.
@@ -44,6 +48,8 @@ pub struct Parameters {
     pub skew_ms_max: u64,
     /// Chance that a machine's wall clock is off by an hour or more.
     pub wild_clocks: u64,
+    /// Chance that a machine's clock runs up to half as fast again, or half as fast.
+    pub wild_drifts: u64,
     /// How fast or slow clocks run, in parts of a million.
     pub drift_ppm_max: u64,
     /// Mean time between two faults.
@@ -75,6 +81,8 @@ impl Parameters {
             leaves: sometimes(dice, 300),
             event_max: dice.within(10..=4_000) * MILLI,
             idle: dice.within(1..=20) * SECOND,
+            eager_snapshots: *dice.pick(&[0, 0, 3, 10]),
+            retention_ms: *dice.pick(&[0, 0, 20_000, 3_600_000]),
             way_max: dice.within(2..=80) * MILLI,
             loss: sometimes(dice, 150),
             late: sometimes(dice, 60),
@@ -84,6 +92,7 @@ impl Parameters {
             timer_lag_max: dice.within(0..=300) * MILLI,
             skew_ms_max: dice.within(0..=1_000),
             wild_clocks: sometimes(dice, 300),
+            wild_drifts: if dice.chance(100) { 500 } else { 0 },
             drift_ppm_max: dice.within(0..=2_000),
             fault_every: dice.within(2..=20) * SECOND,
             faults,

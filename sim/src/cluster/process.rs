@@ -4,8 +4,12 @@
 //! claim that the actor is held, one at a time for each actor.
 
 mod carry;
+mod messages;
 mod requests;
+mod residents;
 mod stop;
+
+pub use messages::{CallId, ForwardId, Input, Out, Request, RunId};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,77 +17,19 @@ use wasmkeep_protocol::{
     ActorId, NodeId,
     clock::{Moment, Now},
     failover::{Limits, Suspects, Waits, WaitsInput},
-    forwarding::Trouble,
     lease::{self, Identity, Keeper, Timing, Watch, WatchEffect, WatchInput},
     ownership::{self, Claim},
     records::{NodeRecord, Nonce, Presence, Process as ProcessId},
 };
 
 use super::{
-    bucket::{Call, Reply},
     flaw::Flaw,
     parameters::Parameters,
-    record::{Pid, Record, RequestNumber, Told},
+    record::{Generation, Pid, Record, RequestNumber, Told},
     stage,
     time::{Clocks, MILLI, Time},
 };
 use crate::dice::Dice;
-
-/// A request of this process to the bucket, counted by the process.
-pub type CallId = u64;
-/// A request forwarded from one process to another, counted over the whole run.
-pub type ForwardId = (Pid, u64);
-/// An event that runs, counted by the process.
-pub type RunId = u64;
-
-/// What happens to a process.
-#[derive(Debug, Clone)]
-pub enum Input {
-    /// Its timer fired.
-    Wake,
-    /// The bucket answered; `None`: not in time.
-    Reply(CallId, Option<Reply>),
-    /// A request came in.
-    Request(Request),
-    /// The client of a request closed its connection.
-    Left(RequestNumber),
-    /// What a forwarded request came to.
-    ForwardEnded(ForwardId, Result<Told, Trouble>),
-    /// An event ran to its end.
-    RunDone(RunId),
-    /// Please stop.
-    Stop,
-}
-
-/// A request for an actor.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// Its number.
-    pub number: RequestNumber,
-    /// Whose it is.
-    pub actor: ActorId,
-    /// No body, nothing written.
-    pub bodiless: bool,
-    /// `Some`: another process forwarded it.
-    pub forward: Option<ForwardId>,
-}
-
-/// What a process does.
-#[derive(Debug)]
-pub enum Out {
-    /// Asks the bucket. `heed`: a store that is not broken heeds the condition.
-    Call { id: CallId, call: Call, timeout: Time, heed: bool },
-    /// Forwards a request.
-    Forward { id: ForwardId, node: NodeId, request: Request },
-    /// Answers a forwarded one.
-    AnswerForward { id: ForwardId, result: Result<Told, Trouble> },
-    /// An event runs for so long.
-    Run { id: RunId },
-    /// For the record.
-    Record(Record),
-    /// The process ends.
-    Exit,
-}
 
 /// What a request to the bucket was for.
 #[derive(Debug, Clone)]
@@ -97,13 +43,29 @@ enum Purpose {
     OwnerHeartbeat(ActorId),
 }
 
+impl Purpose {
+    /// Whether an actor's claim waits for it.
+    fn is_of(&self, actor: &ActorId) -> bool {
+        matches!(self, Self::Owner(of) | Self::OwnerHeartbeat(of) if of == actor)
+    }
+}
+
 /// A resident actor.
 #[derive(Debug)]
 struct Resident {
-    generation: u64,
+    generation: Generation,
+    database: DatabaseState,
     queue: VecDeque<RequestNumber>,
     running: Option<(RunId, RequestNumber)>,
     idle_since: Moment,
+}
+
+/// How far a resident's database is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DatabaseState {
+    Opening,
+    Open,
+    Closing,
 }
 
 /// One actor's record, and who waits for it.
@@ -148,6 +110,8 @@ pub struct Process {
     listens: bool,
     /// Heartbeats once read, for the variant that takes a missing one for a release.
     remembered: BTreeMap<NodeId, NodeRecord>,
+    /// Its lease ran out, for the variant that serves no more then.
+    lapsed: bool,
     out: Vec<Out>,
 }
 
@@ -200,6 +164,7 @@ impl Process {
             ended: false,
             listens: false,
             remembered: BTreeMap::new(),
+            lapsed: false,
             out: Vec::new(),
         }
     }
@@ -275,7 +240,11 @@ impl Process {
                 Input::Request(request) => self.arrive(now, request),
                 Input::Left(request) => self.left(now, request),
                 Input::ForwardEnded(id, result) => self.forward_ended(now, id, result),
-                Input::RunDone(run) => self.run_done(now, run),
+                Input::Opened { actor, generation, ok } => self.opened(now, actor, generation, ok),
+                Input::RunDone(run, told) => self.run_done(now, run, told),
+                Input::GivenUp { actor, generation } => self.given_up(now, actor, generation),
+                Input::Closed { actor, generation } => self.closed(now, actor, generation),
+                Input::Peeked(request, found) => self.peeked(now, request, found),
                 Input::Stop => self.stop(now),
             }
             self.tick(now);
@@ -315,7 +284,7 @@ impl Process {
             .map(|(actor, _)| actor.clone())
             .collect();
         for actor in idle {
-            self.give_up(now, &actor);
+            self.give_up(&actor);
         }
         self.progress_stop(now);
     }
@@ -345,6 +314,8 @@ impl Process {
                     self.wait(now, WaitsInput::Valid);
                 }
                 lease::Effect::Lapsed => self.lapse(now),
+                lease::Effect::EndEvents | lease::Effect::Exit(lease::Exit::Stopped { released: false })
+                    if self.flaw == Some(Flaw::StopsNever) => {}
                 lease::Effect::EndEvents => self.end_events(now),
                 lease::Effect::Exit(exit) => {
                     self.record(Record::Exited { pid: self.pid, why: exit.to_string() });
@@ -392,7 +363,7 @@ impl Process {
 
 impl Resident {
     fn is_idle(&self) -> bool {
-        self.running.is_none() && self.queue.is_empty()
+        self.database == DatabaseState::Open && self.running.is_none() && self.queue.is_empty()
     }
 }
 

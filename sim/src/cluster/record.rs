@@ -3,7 +3,10 @@
 
 use std::fmt;
 
+use wasmkeep_protocol::forwarding::Trouble;
+
 use super::{
+    assumptions::Assumptions,
     checkers::{self, Checker},
     parameters::Parameters,
     time::{SECOND, Time},
@@ -18,6 +21,62 @@ pub type NodeNumber = usize;
 pub type ActorNumber = usize;
 /// A client's request, counted over the whole run.
 pub type RequestNumber = u64;
+/// A hold of an actor.
+pub type Generation = u64;
+
+/// What a client asks an actor for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Raises the counter, durably; answered with what it is then.
+    Add,
+    /// Writes the number of the request into the register, durably.
+    Write,
+    /// Writes a row that is not durable before the actor is closed.
+    Note,
+    /// Reads the counter.
+    Count,
+    /// Reads the register.
+    Read,
+}
+
+impl Operation {
+    /// Those with a body.
+    pub const WRITES: [Self; 3] = [Self::Add, Self::Write, Self::Note];
+    /// Those without.
+    pub const READS: [Self; 2] = [Self::Count, Self::Read];
+
+    /// Whether its request has a body.
+    pub fn has_body(self) -> bool {
+        Self::WRITES.contains(&self)
+    }
+
+    /// Whether its answer says that it is in the bucket.
+    pub fn is_durable(self) -> bool {
+        matches!(self, Self::Add | Self::Write)
+    }
+}
+
+/// What an actor has.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Contents {
+    /// The requests that raised the counter.
+    pub added: Vec<RequestNumber>,
+    /// The notes.
+    pub noted: Vec<RequestNumber>,
+    /// The counter.
+    pub counter: u64,
+    /// The register: the request that wrote it.
+    pub register: RequestNumber,
+}
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digest =
+            self.added.iter().chain(&self.noted).fold(0, |hash: u64, row| hash.wrapping_mul(31) ^ row);
+        let (counter, register, notes) = (self.counter, self.register, self.noted.len());
+        write!(f, "counter {counter}, register {register}, {notes} notes, rows {digest:016x}")
+    }
+}
 
 /// How a heartbeat stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +94,8 @@ pub enum Beat {
 /// What a client was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// 200.
-    Served,
+    /// 200, with this.
+    Served(u64),
     /// An error that says the request did not run.
     NotRun(u16),
     /// An error that leaves it open whether it ran.
@@ -47,7 +106,9 @@ pub enum Told {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
     /// A process starts under a node id.
-    Started { pid: Pid, node: NodeNumber, skew_ms: i64 },
+    Started { pid: Pid, node: NodeNumber, skew_ms: i64, drift_ppm: i64 },
+    /// Its machine's wall clock is set.
+    ClockSet { pid: Pid, skew_ms: i64 },
     /// It was asked to stop.
     StopAsked { pid: Pid },
     /// It ended by itself.
@@ -68,14 +129,30 @@ pub enum Record {
     Owned { actor: ActorNumber, pid: Pid, generation: u64, held: bool },
     /// A process knows that it holds an actor.
     Taken { pid: Pid, actor: ActorNumber, generation: u64 },
+    /// A process opened an actor's database, restored or as it was on its disk.
+    Found { pid: Pid, actor: ActorNumber, generation: Generation, contents: Contents },
+    /// It could not. `lossy`: nobody can without losing data.
+    RestoreFailed { pid: Pid, actor: ActorNumber, lossy: bool, error: String },
+    /// A durable change is acknowledged to the actor that made it.
+    Durable { actor: ActorNumber, request: RequestNumber },
+    /// The uploads of an actor ended; it is given up.
+    UploadsEnded { pid: Pid, actor: ActorNumber },
+    /// An actor was closed, everything it had being in the bucket.
+    Closed { actor: ActorNumber, generation: Generation },
+    /// A database is not sound.
+    Unsound { actor: ActorNumber, text: String },
     /// A client sends a request.
-    Asked { request: RequestNumber, pid: Pid, actor: ActorNumber, body: bool },
+    Asked { request: RequestNumber, pid: Pid, actor: ActorNumber, operation: Operation },
     /// Its client is gone.
     Left { request: RequestNumber },
     /// It was kept for a takeover.
     Kept { request: RequestNumber, pid: Pid },
     /// It is kept no longer.
     WaitEnded { request: RequestNumber, pid: Pid, how: &'static str },
+    /// It is sent on to a node.
+    SentOn { request: RequestNumber, pid: Pid, to: NodeNumber },
+    /// What that came to.
+    SentOnEnded { request: RequestNumber, pid: Pid, trouble: Option<Trouble> },
     /// An event begins.
     RunBegan { pid: Pid, actor: ActorNumber, request: RequestNumber, generation: u64 },
     /// It is over; `done`: to its end.
@@ -101,7 +178,9 @@ pub enum Record {
 /// The history of one run.
 pub struct History {
     checkers: Vec<Box<dyn Checker>>,
+    assumptions: Assumptions,
     first: Option<Violation>,
+    outside: Option<Violation>,
     hash: u64,
     count: u64,
     verbose: bool,
@@ -113,12 +192,21 @@ impl fmt::Debug for History {
     }
 }
 
+impl Told {
+    /// 200.
+    pub fn is_served(self) -> bool {
+        matches!(self, Self::Served(_))
+    }
+}
+
 impl History {
     /// An empty history.
     pub fn new(parameters: &Parameters, verbose: bool) -> Self {
         Self {
             checkers: checkers::all(parameters),
+            assumptions: Assumptions::default(),
             first: None,
+            outside: None,
             hash: 0xcbf2_9ce4_8422_2325,
             count: 0,
             verbose,
@@ -135,16 +223,25 @@ impl History {
         if self.verbose {
             eprintln!("{line}");
         }
+        self.assumptions.see(record);
         for checker in &mut self.checkers {
             if let Err(text) = checker.see(time, record) {
                 let text = format!("{text} (record {}, at {:.3} s)", self.count, time as f64 / SECOND as f64);
-                let violation = Violation { checker: checker.name(), text };
+                let (checker, broken) = (checker.name(), self.assumptions.broken(checker.rests_on()));
+                let text = broken.map_or(text.clone(), |broken| format!("{text}; but {broken}"));
+                let violation = Violation { checker, text };
                 if self.verbose {
                     eprintln!("VIOLATION {violation}");
                 }
-                self.first.get_or_insert(violation);
+                let kept = if broken.is_some() { &mut self.outside } else { &mut self.first };
+                kept.get_or_insert(violation);
             }
         }
+    }
+
+    /// The first promise that broke where what it rests on does not hold.
+    pub fn outside(&self) -> Option<Violation> {
+        self.outside.clone()
     }
 
     /// The first broken promise.

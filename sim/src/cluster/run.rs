@@ -1,14 +1,16 @@
 //! One run: a cluster in trouble, then calm, then examined.
 
+use std::io;
+
 use super::{
     flaw::Flaw,
     parameters::Parameters,
-    record::{History, Pid, Record},
+    record::{History, Operation, Pid, Record},
     stage,
     time::{SECOND, Time},
     world::{Event, World},
 };
-use crate::{checkers::DETERMINISM, dice::Dice, history::Violation};
+use crate::{checkers::DETERMINISM, dice::Dice, files, history::Violation};
 
 /// What a run is asked to be.
 #[derive(Debug, Clone, Copy)]
@@ -52,41 +54,50 @@ pub struct Outcome {
     pub ended: u64,
     /// Virtual seconds.
     pub seconds: u64,
+    /// The first promise that broke where what it rests on does not hold: no fault of the code.
+    pub outside: Option<Violation>,
     /// The first broken promise.
     pub violation: Option<Violation>,
 }
 
 /// Runs a request.
-#[must_use]
-pub fn run(request: &Request) -> Outcome {
+///
+/// # Errors
+/// What the file system of the scratch folder says.
+pub fn run(request: &Request) -> io::Result<Outcome> {
+    let scratch = files::scratch()?;
     let parameters = request.parameters();
     let history = History::new(&parameters, request.verbose);
-    let mut world = World::new(parameters, request.flaw, Dice::new(request.seed ^ 0xc105_7e12), history);
+    let dice = Dice::new(request.seed ^ 0xc105_7e12);
+    let mut world = World::new(parameters, request.flaw, dice, history, scratch.path().to_owned());
     trouble(&mut world);
     calm(&mut world);
     death(&mut world);
     farewell(&mut world);
     world.record(&Record::Over);
-    Outcome {
+    Ok(Outcome {
         hash: world.history.hash(),
         records: world.history.count(),
         requests: world.requests(),
         ended: world.network.ended.len() as u64,
         seconds: world.time / SECOND,
+        outside: world.history.outside(),
         violation: world.history.violation(),
-    }
+    })
 }
 
 /// Runs it twice; a difference is a violation of its own.
-#[must_use]
-pub fn run_twice(request: &Request) -> Outcome {
-    let first = run(request);
-    let second = run(&Request { verbose: false, ..*request });
+///
+/// # Errors
+/// As [`run`].
+pub fn run_twice(request: &Request) -> io::Result<Outcome> {
+    let first = run(request)?;
+    let second = run(&Request { verbose: false, ..*request })?;
     if first.hash == second.hash {
-        return first;
+        return Ok(first);
     }
     let text = format!("one run has the hash {:016x}, the next {:016x}", first.hash, second.hash);
-    Outcome { violation: Some(Violation { checker: DETERMINISM, text }), ..first }
+    Ok(Outcome { violation: Some(Violation { checker: DETERMINISM, text }), ..first })
 }
 
 /// Nodes start, clients ask, and things go wrong.
@@ -129,7 +140,7 @@ fn death(world: &mut World) {
     run_for(world, 14 * SECOND);
     for pid in world.listening() {
         for actor in 0..world.parameters.actors {
-            world.ask(pid, actor, false);
+            world.ask(pid, actor, Operation::Count);
         }
     }
     run_for(world, 40 * SECOND);
@@ -165,8 +176,8 @@ fn any(world: &mut World) -> Option<Pid> {
 fn ask_all(world: &mut World) {
     for pid in world.listening() {
         for actor in 0..world.parameters.actors {
-            for body in [true, false] {
-                world.ask(pid, actor, body);
+            for operation in [Operation::Add, Operation::Count] {
+                world.ask(pid, actor, operation);
             }
         }
         run_for(world, SECOND);

@@ -50,6 +50,11 @@ pub fn pid(process: Process) -> Option<Pid> {
     Pid::from_str_radix(process.to_string().trim_start_matches('0'), 16).ok()
 }
 
+/// Where the history of an actor is.
+pub fn history_folder(number: ActorNumber) -> String {
+    object_keys::history_folder(&tenant(), &actor(number))
+}
+
 /// Reads a heartbeat.
 pub fn get_node(node: &NodeId) -> Call {
     Call::Get(object_keys::node(node))

@@ -15,6 +15,11 @@ pub const MILLI: Time = 1_000;
 /// The wall clock of a machine that is right, in milliseconds since 1970, when the run begins.
 const WALL_AT_START_MS: i64 = 1_700_000_000_000;
 
+/// The wall clock of a machine that is right.
+pub fn wall_ms(time: Time) -> u64 {
+    WALL_AT_START_MS as u64 + time / MILLI
+}
+
 /// A machine's clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Clocks {

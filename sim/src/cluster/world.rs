@@ -2,7 +2,7 @@
 
 mod processes;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use wasmkeep_protocol::{
     forwarding::Trouble,
@@ -11,11 +11,12 @@ use wasmkeep_protocol::{
 
 use super::{
     bucket::{Bucket, Call, Reply},
+    data::Data,
     flaw::Flaw,
     network::{Forward, Network},
     parameters::Parameters,
     process::{CallId, ForwardId, Input, Process, Request},
-    record::{ActorNumber, Beat, History, NodeNumber, Pid, Record, RequestNumber, Told},
+    record::{ActorNumber, Beat, History, NodeNumber, Operation, Pid, Record, RequestNumber, Told},
     stage,
     time::{Clocks, MILLI, SECOND, Time},
 };
@@ -55,12 +56,23 @@ pub enum Event {
 pub struct Slot {
     /// It.
     pub process: Process,
+    /// What it does with its actors' data.
+    pub data: Data,
     /// It stands still since then, and its machine's clock with it if it sleeps.
     pub still: Option<(Time, bool)>,
     /// What reached it meanwhile.
     backlog: Vec<Input>,
     timer: Option<Time>,
     timers_set: u64,
+}
+
+/// Where a node runs.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Its clocks.
+    pub clocks: Clocks,
+    /// Its disk.
+    pub disk: PathBuf,
 }
 
 /// See the module.
@@ -87,14 +99,24 @@ pub struct World {
     events: BTreeMap<(Time, u64), Event>,
     scheduled: u64,
     forwards: BTreeMap<ForwardId, Forward>,
-    clocks: BTreeMap<NodeNumber, Clocks>,
+    machines: BTreeMap<NodeNumber, Machine>,
+    /// Disks there have been.
+    disks: u64,
+    /// Where they are.
+    scratch: PathBuf,
     pids: Pid,
     requests: RequestNumber,
 }
 
 impl World {
     /// A cluster of no process.
-    pub fn new(parameters: Parameters, flaw: Option<Flaw>, dice: Dice, history: History) -> Self {
+    pub fn new(
+        parameters: Parameters,
+        flaw: Option<Flaw>,
+        dice: Dice,
+        history: History,
+        scratch: PathBuf,
+    ) -> Self {
         Self {
             time: 0,
             history,
@@ -107,7 +129,9 @@ impl World {
             events: BTreeMap::new(),
             scheduled: 0,
             forwards: BTreeMap::new(),
-            clocks: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            disks: 0,
+            scratch,
             pids: 0,
             requests: 0,
             parameters,
@@ -188,7 +212,7 @@ impl World {
             Call::Put(key, body, _) => note(key, body),
             _ => None,
         };
-        let reply = self.bucket.call(call, heed);
+        let reply = self.bucket.call(self.time, call, heed);
         if let (Reply::Wrote(wasmkeep_protocol::store::Wrote::Written(_)), Some(record)) = (&reply, noted) {
             self.record(&record);
         }
@@ -207,20 +231,24 @@ impl World {
         }
         let pid = *self.dice.pick(&pids);
         let actor = self.dice.index(self.parameters.actors);
-        let body = self.dice.chance(self.parameters.bodies);
-        self.ask(pid, actor, body);
+        let operation = if self.dice.chance(self.parameters.bodies) {
+            *self.dice.pick(&Operation::WRITES)
+        } else {
+            *self.dice.pick(&Operation::READS)
+        };
+        self.ask(pid, actor, operation);
     }
 
     /// A client sends a request to a process.
-    pub fn ask(&mut self, pid: Pid, actor: ActorNumber, body: bool) {
+    pub fn ask(&mut self, pid: Pid, actor: ActorNumber, operation: Operation) {
         self.requests += 1;
         let number = self.requests;
-        self.record(&Record::Asked { request: number, pid, actor, body });
+        self.record(&Record::Asked { request: number, pid, actor, operation });
         if !self.calm && self.dice.chance(self.parameters.leaves) {
             let wait = self.dice.within(1..=30_000) * MILLI;
             self.after(wait, Event::Leaves(number, pid));
         }
-        let request = Request { number, actor: stage::actor(actor), bodiless: !body, forward: None };
+        let request = Request { number, actor: stage::actor(actor), operation, forward: None };
         self.input(pid, Input::Request(request));
     }
 
@@ -245,7 +273,10 @@ impl World {
         // Two nodes that pass an actor on to each other at the same moment may refuse a request: retry, they say.
         // What must be served is asked for while nothing moves.
         self.parameters.idle = 60 * SECOND;
-        self.slots.values_mut().for_each(|slot| slot.process.rest_late());
+        for slot in self.slots.values_mut() {
+            slot.process.rest_late();
+            slot.data.calm_down();
+        }
         let still: Vec<Pid> =
             self.slots.iter().filter(|(_, slot)| slot.still.is_some()).map(|(pid, _)| *pid).collect();
         for pid in still {

@@ -31,7 +31,7 @@ impl Answers {
             Told::NotRun(_) if asked.began => {
                 Err(format!("request {request} was told that it did not run, and did"))
             }
-            Told::Served if !asked.done => {
+            Told::Served(_) if !asked.done => {
                 Err(format!("request {request} was told that it was served, and was not"))
             }
             _ => Ok(()),

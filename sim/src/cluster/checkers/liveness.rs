@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::Checker;
 use crate::cluster::{
-    record::{Record, RequestNumber, Told},
+    assumptions::Assumption,
+    record::{Record, RequestNumber},
     time::Time,
 };
 
@@ -20,6 +21,11 @@ impl Checker for Liveness {
         "liveness"
     }
 
+    /// A node whose clock is far off sees its peers late, and they it.
+    fn rests_on(&self) -> &'static [Assumption] {
+        &[Assumption::BootClocks, Assumption::WallClocks]
+    }
+
     fn see(&mut self, _: Time, record: &Record) -> Result<(), String> {
         match record {
             Record::MustServe => self.must = true,
@@ -28,7 +34,7 @@ impl Checker for Liveness {
             Record::Asked { request, .. } if self.must => {
                 self.asked.insert(*request);
             }
-            Record::Told { request, told } if self.asked.remove(request) && *told != Told::Served => {
+            Record::Told { request, told } if self.asked.remove(request) && !told.is_served() => {
                 return Err(format!("nothing is wrong any more, and request {request} was told {told:?}"));
             }
             Record::Over if !self.asked.is_empty() => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{Checker, SLACK};
 use crate::cluster::{
+    assumptions::Assumption,
     parameters::Parameters,
     record::{Beat, NodeNumber, Record, RequestNumber, Told},
     time::{SECOND, Time},
@@ -38,9 +39,9 @@ impl Takeover {
 }
 
 impl Takeover {
-    fn told(&mut self, time: Time, request: RequestNumber, told: &Told) -> Result<(), String> {
+    fn told(&mut self, time: Time, request: RequestNumber, told: Told) -> Result<(), String> {
         let Some(asked) = self.waiting.remove(&request) else { return Ok(()) };
-        if *told != Told::Served {
+        if !told.is_served() {
             return Err(format!("request {request} waited for a takeover and was told {told:?}"));
         }
         match self.fenced.map(|fenced| time - fenced.max(asked)) {
@@ -55,6 +56,11 @@ impl Takeover {
 impl Checker for Takeover {
     fn name(&self) -> &'static str {
         "takeover"
+    }
+
+    /// A node whose clock is far off sees its peers late, and they it.
+    fn rests_on(&self) -> &'static [Assumption] {
+        &[Assumption::BootClocks, Assumption::WallClocks]
     }
 
     fn see(&mut self, time: Time, record: &Record) -> Result<(), String> {
@@ -77,10 +83,12 @@ impl Checker for Takeover {
                 self.fenced.get_or_insert(time);
             }
             Record::Dies { node, .. } => self.dead = self.live.get(node).map(|last| (*node, *last)),
-            Record::Asked { request, body: false, .. } if self.dead.is_some() && self.keeps => {
+            Record::Asked { request, operation, .. }
+                if !operation.has_body() && self.dead.is_some() && self.keeps =>
+            {
                 self.waiting.insert(*request, time);
             }
-            Record::Told { request, told } => return self.told(time, *request, told),
+            Record::Told { request, told } => return self.told(time, *request, *told),
             Record::MustServe => self.keeps &= self.dead.is_none(),
             Record::Over if !self.waiting.is_empty() => {
                 let waiting: Vec<_> = self.waiting.keys().collect();

@@ -79,7 +79,7 @@ impl Checker for Waits {
 
     fn see(&mut self, time: Time, record: &Record) -> Result<(), String> {
         match record {
-            Record::Asked { request, body: true, .. } => {
+            Record::Asked { request, operation, .. } if operation.has_body() => {
                 self.bodies.insert(*request);
             }
             Record::Kept { request, pid } => return self.kept(time, *request, *pid),

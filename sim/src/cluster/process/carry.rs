@@ -201,14 +201,16 @@ impl Process {
     /// The lease ran out: every actor is dropped at once.
     pub(super) fn lapse(&mut self, now: Now) {
         self.record(Record::Lapsed { pid: self.pid });
+        self.lapsed = true;
         self.look_out(now, WatchInput::Lapsed);
         if self.flaw == Some(Flaw::IgnoresLapse) {
             return;
         }
         self.drop_residents();
-        self.calls.retain(|_, purpose| !matches!(purpose, Purpose::Owner(_) | Purpose::OwnerHeartbeat(_)));
         let actors: Vec<ActorId> = self.claims.keys().cloned().collect();
         for actor in actors {
+            // What one claim comes to may have another asked for.
+            self.calls.retain(|_, purpose| !purpose.is_of(&actor));
             self.claim(now, &actor, ClaimInput::Lapsed);
         }
         self.wait(now, WaitsInput::Lapsed);
@@ -219,7 +221,7 @@ fn wrote(reply: Option<Reply>) -> Wrote {
     match reply {
         None => Wrote::Unknown,
         Some(Reply::Wrote(outcome)) => outcome,
-        Some(Reply::Failed | Reply::Object(_) | Reply::Listed(_)) => Wrote::Failed,
+        Some(Reply::Failed | Reply::Object(_) | Reply::Listed(_) | Reply::Data(_)) => Wrote::Failed,
     }
 }
 
@@ -230,6 +232,6 @@ fn found<R>(
     match reply {
         Some(Reply::Object(Some((version, body)))) => Found::Object(version, decode(&body)),
         Some(Reply::Object(None)) => Found::Absent,
-        None | Some(Reply::Wrote(_) | Reply::Failed | Reply::Listed(_)) => Found::Failed,
+        None | Some(Reply::Wrote(_) | Reply::Failed | Reply::Listed(_) | Reply::Data(_)) => Found::Failed,
     }
 }

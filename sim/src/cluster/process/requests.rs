@@ -8,7 +8,7 @@ use wasmkeep_protocol::{
     ownership::{Denial, Input as ClaimInput},
 };
 
-use super::{ForwardId, Out, Process, Request, Resident, RunId};
+use super::{ForwardId, Out, Process, Request};
 use crate::cluster::{
     flaw::Flaw,
     record::{Record, RequestNumber, Told},
@@ -19,94 +19,38 @@ impl Process {
     pub(super) fn arrive(&mut self, now: Now, request: Request) {
         let (number, actor, forwarded) = (request.number, request.actor.clone(), request.forward.is_some());
         self.requests.insert(number, request);
+        if self.flaw == Some(Flaw::StaysDown) && self.lapsed {
+            return self.refuse(number, Refusal::NotTaking);
+        }
         self.seek(now, number, &actor, forwarded);
     }
 
     /// Finds out where a request belongs.
-    fn seek(&mut self, now: Now, number: RequestNumber, actor: &ActorId, fresh: bool) {
+    pub(super) fn seek(&mut self, now: Now, number: RequestNumber, actor: &ActorId, fresh: bool) {
         if self.stop.is_some() && self.residents.contains_key(actor) {
             return self.refuse(number, Refusal::NotTaking);
         }
         if self.may_run(now, actor) {
             return self.enqueue(now, actor, number);
         }
+        if self.flaw == Some(Flaw::ReadsAnywhere)
+            && let Some(operation) = self.requests.get(&number).map(|request| request.operation)
+            && !operation.has_body()
+        {
+            return self.out.push(Out::Peek {
+                actor: stage::actor_number(actor),
+                request: number,
+                operation,
+            });
+        }
+        self.find(now, number, actor, fresh);
+    }
+
+    /// Asks the bucket for the actor's owner.
+    pub(super) fn find(&mut self, now: Now, number: RequestNumber, actor: &ActorId, fresh: bool) {
         let claimed = self.claims.entry(actor.clone()).or_default();
         claimed.waiting.push(number);
         self.claim(now, actor, ClaimInput::Want { fresh });
-    }
-
-    /// Whether an event of this actor may begin.
-    fn may_run(&self, now: Now, actor: &ActorId) -> bool {
-        if self.flaw == Some(Flaw::IgnoresLapse) {
-            return self.residents.contains_key(actor);
-        }
-        let Some(lease) = self.keeper.lease(now.moment) else { return false };
-        let held = self.claims.get(actor).and_then(|claimed| claimed.claim.held(&lease));
-        held.is_some() && self.residents.contains_key(actor)
-    }
-
-    pub(super) fn reside(&mut self, now: Now, actor: &ActorId, generation: u64) {
-        let actor_number = stage::actor_number(actor);
-        self.record(Record::Taken { pid: self.pid, actor: actor_number, generation });
-        let idle_since = now.moment;
-        let fresh = || Resident { generation, queue: [].into(), running: None, idle_since };
-        self.residents.entry(actor.clone()).or_insert_with(fresh).generation = generation;
-    }
-
-    pub(super) fn enqueue(&mut self, now: Now, actor: &ActorId, number: RequestNumber) {
-        if let Some(resident) = self.residents.get_mut(actor) {
-            resident.queue.push_back(number);
-            self.run_next(now, actor);
-        }
-    }
-
-    fn run_next(&mut self, now: Now, actor: &ActorId) {
-        if !self.may_run(now, actor) {
-            return;
-        }
-        self.counter += 1;
-        let run = self.counter;
-        let Some(resident) = self.residents.get_mut(actor) else { return };
-        if resident.running.is_some() {
-            return;
-        }
-        let Some(request) = resident.queue.pop_front() else { return };
-        resident.running = Some((run, request));
-        let generation = resident.generation;
-        let actor = stage::actor_number(actor);
-        self.record(Record::RunBegan { pid: self.pid, actor, request, generation });
-        self.out.push(Out::Run { id: run });
-    }
-
-    pub(super) fn run_done(&mut self, now: Now, run: RunId) {
-        let ended = self.residents.iter_mut().find_map(|(actor, resident)| match resident.running {
-            Some((id, request)) if id == run => {
-                resident.running = None;
-                resident.idle_since = now.moment;
-                Some((actor.clone(), request))
-            }
-            _ => None,
-        });
-        // It was ended before.
-        let Some((actor, request)) = ended else { return };
-        let number = stage::actor_number(&actor);
-        self.record(Record::RunEnded { pid: self.pid, actor: number, request, done: true });
-        self.answer(request, Told::Served);
-        self.run_next(now, &actor);
-    }
-
-    /// Ends every event and drops every actor.
-    pub(super) fn drop_residents(&mut self) {
-        for (actor, resident) in std::mem::take(&mut self.residents) {
-            if let Some((_, request)) = resident.running {
-                let actor = stage::actor_number(&actor);
-                self.record(Record::RunEnded { pid: self.pid, actor, request, done: false });
-                self.answer(request, Told::MayHaveRun(503));
-            }
-            for request in resident.queue {
-                self.answer(request, Told::NotRun(503));
-            }
-        }
     }
 
     pub(super) fn answer(&mut self, number: RequestNumber, told: Told) {
@@ -145,7 +89,7 @@ impl Process {
     pub(super) fn route(&mut self, now: Now, number: RequestNumber, denial: &Denial) {
         let Some(request) = self.requests.get(&number) else { return };
         let origin = if request.forward.is_some() { Origin::Peer } else { Origin::Outside };
-        let bodiless = request.bodiless || self.flaw == Some(Flaw::KeepsBodies);
+        let bodiless = !request.operation.has_body() || self.flaw == Some(Flaw::KeepsBodies);
         let actor = request.actor.clone();
         let here = Here { keeps: self.stop.is_none() };
         match forwarding::route(Ask { origin, bodiless }, denial, here, &self.suspects) {
@@ -169,11 +113,14 @@ impl Process {
         let request = Request { forward: Some(id), ..request.clone() };
         let first = self.sent.insert(number);
         self.forwards.insert(id, (number, node.clone(), first));
+        self.record(Record::SentOn { request: number, pid: self.pid, to: stage::node_number(&node) });
         self.out.push(Out::Forward { id, node, request });
     }
 
     pub(super) fn forward_ended(&mut self, now: Now, id: ForwardId, result: Result<Told, Trouble>) {
         let Some((number, node, first)) = self.forwards.remove(&id) else { return };
+        let trouble = result.err();
+        self.record(Record::SentOnEnded { request: number, pid: self.pid, trouble });
         let trouble = match result {
             Ok(told) => return self.answer(number, told),
             Err(trouble) => trouble,

@@ -1,4 +1,4 @@
-//! A clean stop, and giving up one actor.
+//! A clean stop.
 
 use wasmkeep_protocol::{ActorId, clock::Now, failover::WaitsInput, lease, ownership::Input as ClaimInput};
 
@@ -38,12 +38,6 @@ impl Process {
         }
     }
 
-    /// Gives up an actor at rest.
-    pub(super) fn give_up(&mut self, now: Now, actor: &ActorId) {
-        self.residents.remove(actor);
-        self.claim(now, actor, ClaimInput::Release);
-    }
-
     /// Tells the keeper when nothing runs and when nothing is held any more.
     pub(super) fn progress_stop(&mut self, now: Now) {
         if self.stop.is_none() || self.ended {
@@ -56,7 +50,7 @@ impl Process {
             .map(|(actor, _)| actor.clone())
             .collect();
         for actor in idle {
-            self.give_up(now, &actor);
+            self.give_up(&actor);
         }
         let closed = self.residents.is_empty();
         let released = closed && self.claims.values().all(|claimed| claimed.claim.is_idle());

@@ -1,10 +1,14 @@
 //! The life of processes: they start on machines, get inputs and timers, stand still, and end.
 
+use std::path::PathBuf;
+
 use wasmkeep_protocol::forwarding::Trouble;
 
-use super::{Event, Slot, World};
+use super::{Event, Machine, Slot, World};
 use crate::{
     cluster::{
+        bucket::{Call, Reply},
+        data::{Data, Saying},
         flaw::Flaw,
         process::{ForwardId, Input, Out, Process, Request},
         record::{NodeNumber, Pid, Record, Told},
@@ -24,27 +28,65 @@ impl World {
     pub fn start(&mut self, node: NodeNumber) -> Pid {
         self.pids += 1;
         let pid = self.pids;
-        let before = self.clocks.get(&node).copied().filter(|_| self.dice.chance(700));
-        let clocks = before.unwrap_or_else(|| self.draw_clocks());
-        self.clocks.insert(node, clocks);
+        let Machine { clocks, disk } = self.machine(node);
         let dice = self.dice.fork();
         let process =
             Process::new(pid, stage::node(node), clocks, self.time, &self.parameters, self.flaw, dice);
-        self.slots
-            .insert(pid, Slot { process, still: None, backlog: Vec::new(), timer: None, timers_set: 0 });
-        self.record(&Record::Started { pid, node, skew_ms: clocks.skew_ms });
+        let dice = self.dice.fork();
+        let data = Data::new(pid, disk, &self.parameters, self.flaw, (self.time, clocks), dice);
+        if self.calm {
+            data.calm_down();
+        }
+        self.slots.insert(
+            pid,
+            Slot { process, data, still: None, backlog: Vec::new(), timer: None, timers_set: 0 },
+        );
+        let Clocks { skew_ms, drift_ppm, .. } = clocks;
+        self.record(&Record::Started { pid, node, skew_ms, drift_ppm });
         self.input(pid, Input::Wake);
         pid
     }
 
+    /// What a node starts on. A machine runs one process of a node at a time.
+    fn machine(&mut self, node: NodeNumber) -> Machine {
+        let is_free = !self.runs(node);
+        let before = self.machines.get(&node).cloned().filter(|_| is_free && self.dice.chance(700));
+        let machine = match before {
+            Some(machine) => machine,
+            None => Machine { clocks: self.draw_clocks(), disk: self.new_disk() },
+        };
+        self.machines.insert(node, machine.clone());
+        machine
+    }
+
+    fn new_disk(&mut self) -> PathBuf {
+        self.disks += 1;
+        self.scratch.join(format!("disk-{}", self.disks))
+    }
+
+    /// The disk of a node's machine is empty from here on.
+    pub fn wipe(&mut self, node: NodeNumber) {
+        let disk = self.new_disk();
+        if let Some(machine) = self.machines.get_mut(&node) {
+            machine.disk = disk;
+        }
+    }
+
     fn draw_clocks(&mut self) -> Clocks {
+        let skew_ms = self.draw_skew_ms();
         let dice = &mut self.dice;
-        let signed = |dice: &mut Dice, max: u64| dice.below(2 * max + 1) as i64 - max as i64;
-        let drift_ppm = signed(dice, self.parameters.drift_ppm_max);
-        let skew_ms = signed(dice, self.parameters.skew_ms_max);
-        let wild = if dice.chance(self.parameters.wild_clocks) { signed(dice, 2) * 3_600_000 } else { 0 };
+        let drift_ppm_max =
+            if dice.chance(self.parameters.wild_drifts) { 500_000 } else { self.parameters.drift_ppm_max };
+        let drift_ppm = signed(dice, drift_ppm_max);
         let boot_us = dice.within(1..=1_000_000) * SECOND;
-        Clocks { boot_us, drift_ppm, skew_ms: skew_ms + wild, missed_us: 0 }
+        Clocks { boot_us, drift_ppm, skew_ms, missed_us: 0 }
+    }
+
+    /// How far off a machine's wall clock is: as far as is assumed at most or, rarely, by hours.
+    pub fn draw_skew_ms(&mut self) -> i64 {
+        let dice = &mut self.dice;
+        let hours = if dice.chance(self.parameters.wild_clocks) { signed(dice, 2) } else { 0 };
+        signed(dice, self.parameters.skew_ms_max) + hours * 3_600_000
     }
 
     /// Hands an input to a process, at once or when it goes on.
@@ -57,10 +99,52 @@ impl World {
             }
             return;
         }
-        for out in slot.process.handle(self.time, input) {
-            self.carry_out(pid, out);
+        match input {
+            Input::Reply(id, Some(Reply::Data(reply))) => {
+                slot.data.reply(id, reply);
+                self.go_on(pid);
+            }
+            input => {
+                self.handle(pid, input);
+                self.drive(pid);
+            }
         }
         self.set_timer(pid);
+    }
+
+    /// The machines look at the clock, and the tasks go on; which first is chance.
+    fn go_on(&mut self, pid: Pid) {
+        if self.dice.chance(500) {
+            self.drive(pid);
+        }
+        self.handle(pid, Input::Wake);
+        self.drive(pid);
+    }
+
+    fn handle(&mut self, pid: Pid, input: Input) {
+        let Some(slot) = self.slots.get_mut(&pid) else { return self.unheard(input) };
+        let out = slot.process.handle(self.time, input);
+        slot.data.stands(slot.process.standing(slot.process.clocks.now(self.time)));
+        for out in out {
+            self.carry_out(pid, out);
+        }
+    }
+
+    /// Lets the tasks of a process go on, and carries to and fro what they and the machines say to each other.
+    fn drive(&mut self, pid: Pid) {
+        while let Some(slot) = self.slots.get(&pid) {
+            let sayings = slot.data.drive(self.time, slot.process.clocks);
+            if sayings.is_empty() {
+                return;
+            }
+            for saying in sayings {
+                match saying {
+                    Saying::Call(id, call) => self.send_call(pid, id, Call::Data(call), true),
+                    Saying::Tell(input) => self.handle(pid, input),
+                    Saying::Record(record) => self.record(&record),
+                }
+            }
+        }
     }
 
     /// What reached a process that is gone: its connection broke.
@@ -73,7 +157,7 @@ impl World {
     fn set_timer(&mut self, pid: Pid) {
         let time = self.time;
         let Some(slot) = self.slots.get_mut(&pid) else { return };
-        let wake = slot.process.wake(time);
+        let wake = [slot.process.wake(time), slot.data.wake()].into_iter().flatten().min();
         if wake == slot.timer {
             return;
         }
@@ -95,10 +179,10 @@ impl World {
             }
             Out::Forward { id, node, request } => self.send_forward(pid, id, &node, request),
             Out::AnswerForward { id, result } => self.answer_forward(id, result),
-            Out::Run { id } => {
-                let longest = if self.calm { 20 * MILLI } else { self.parameters.event_max };
-                let length = self.dice.within(1..=longest);
-                self.after(length, Event::Input(pid, Input::RunDone(id)));
+            Out::Open { .. } | Out::Run { .. } | Out::Close { .. } | Out::Drop { .. } | Out::Peek { .. } => {
+                if let Some(slot) = self.slots.get(&pid) {
+                    slot.data.carry_out(out);
+                }
             }
             Out::Exit => {
                 self.remove(pid);
@@ -144,9 +228,20 @@ impl World {
         if slept && flaw == Some(Flaw::SleepUncounted) {
             slot.process.clocks.missed_us += self.time - since;
         }
-        let backlog = std::mem::take(&mut slot.backlog);
-        // The clock is looked at before anything goes on.
-        self.input(pid, Input::Wake);
+        let mut backlog = std::mem::take(&mut slot.backlog);
+        // What the bucket answered meanwhile may be seen before the clock is, by the tasks alone.
+        if self.dice.chance(500) {
+            backlog.retain(|input| match input {
+                Input::Reply(id, Some(Reply::Data(reply))) => {
+                    slot.data.reply(*id, reply.clone());
+                    false
+                }
+                _ => true,
+            });
+        }
+        // The clock is looked at before an event counts as going on.
+        self.go_on(pid);
+        self.set_timer(pid);
         self.record(&Record::Resumed { pid });
         for input in backlog {
             self.input(pid, input);
@@ -157,4 +252,8 @@ impl World {
     pub fn listening(&self) -> Vec<Pid> {
         self.slots.iter().filter(|(_, slot)| slot.process.listens()).map(|(pid, _)| *pid).collect()
     }
+}
+
+fn signed(dice: &mut Dice, max: u64) -> i64 {
+    dice.below(2 * max + 1) as i64 - max as i64
 }

@@ -1,0 +1,314 @@
+//! One hold of one actor: from its restore, through its events and their uploads, to its close.
+//!
+//! Does with the shipped parts what a node does with them, and tells the world. The broken variants of a node's data
+//! are here.
+
+use std::{
+    cell::Cell,
+    fs,
+    path::{Path, PathBuf},
+    pin::pin,
+    rc::Rc,
+    time::Duration,
+};
+
+use futures::{
+    StreamExt,
+    channel::{mpsc, oneshot},
+    future::{Either, select},
+};
+use wasmkeep_protocol::{history::Point, replication::SnapshotSchedule};
+use wasmkeep_replica::{
+    Commit, Content, GivenUp, History, HistoryError, Need, RestoreError, Restorer, Uploader, Ways, collect,
+};
+use wasmkeep_storage::{Database, Error, Inline};
+
+use super::{
+    desk::{Desk, Held, Saying, Simulated},
+    way::Way,
+};
+use crate::{
+    cluster::{
+        database,
+        flaw::Flaw,
+        process::{Input, RunId},
+        record::{ActorNumber, Generation, Operation, Record, RequestNumber},
+        stage,
+    },
+    replica::local,
+};
+
+/// What an open actor is to do.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// An event.
+    Run { run: RunId, request: RequestNumber, operation: Operation },
+    /// Upload what is left, and close.
+    Close,
+}
+
+/// Why a hold stops.
+#[derive(Debug)]
+enum Stop {
+    /// The actor cannot be had.
+    Restore { lossy: bool, error: String },
+    /// Its uploads have ended.
+    Uploads,
+    /// SQLite or the disk; never expected.
+    Local(String),
+}
+
+impl From<RestoreError> for Stop {
+    fn from(error: RestoreError) -> Self {
+        Self::Restore { lossy: error.is_lossy(), error: error.to_string() }
+    }
+}
+
+impl From<HistoryError> for Stop {
+    fn from(error: HistoryError) -> Self {
+        Self::Restore { lossy: !error.passes(), error: error.to_string() }
+    }
+}
+
+impl From<GivenUp> for Stop {
+    fn from(_: GivenUp) -> Self {
+        Self::Uploads
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Local(error.to_string())
+    }
+}
+
+type Uploads = Uploader<Way, Simulated, Held>;
+
+/// An open database, and its way to the bucket.
+struct Opened {
+    database: Rc<Database>,
+    uploads: Uploads,
+    /// It has data that no history leads to.
+    seeds: Cell<bool>,
+}
+
+/// See the module.
+pub(super) struct Hold {
+    pub(super) desk: Rc<Desk>,
+    pub(super) restorer: Rc<Restorer<Way, Simulated>>,
+    pub(super) actor: ActorNumber,
+    pub(super) generation: Generation,
+    pub(super) path: PathBuf,
+    pub(super) retention_ms: u64,
+}
+
+impl Hold {
+    /// Until it is closed, its uploads end, or `gone`.
+    pub(super) async fn run(self, jobs: mpsc::UnboundedReceiver<Job>, gone: oneshot::Receiver<()>) {
+        // What is gone does nothing more, so it is looked at first.
+        select(gone, pin!(self.live(jobs))).await;
+    }
+
+    async fn live(&self, jobs: mpsc::UnboundedReceiver<Job>) {
+        let (actor, generation) = (self.actor, self.generation);
+        let tell = |input| self.desk.say(Saying::Tell(input));
+        let opened = match self.open().await {
+            Ok(opened) => opened,
+            Err(stop) => {
+                self.complain(stop);
+                return tell(Input::Opened { actor, generation, ok: false });
+            }
+        };
+        tell(Input::Opened { actor, generation, ok: true });
+        let ended = {
+            let (events, uploading) = (pin!(self.events(&opened, jobs)), pin!(opened.uploads.run()));
+            match select(events, uploading).await {
+                Either::Left((ended, _)) => ended,
+                Either::Right(_) => Err(Stop::Uploads),
+            }
+        };
+        match ended {
+            Ok(()) => tell(Input::Closed { actor, generation }),
+            Err(stop) => {
+                self.complain(stop);
+                tell(Input::GivenUp { actor, generation });
+            }
+        }
+    }
+
+    fn complain(&self, stop: Stop) {
+        let (pid, actor) = (self.desk.pid, self.actor);
+        match stop {
+            Stop::Restore { lossy, error } => {
+                self.desk.record(Record::RestoreFailed { pid, actor, lossy, error });
+            }
+            Stop::Local(text) => self.desk.record(Record::Unsound { actor, text }),
+            Stop::Uploads => self.desk.record(Record::UploadsEnded { pid, actor }),
+        }
+    }
+
+    fn folder(&self) -> String {
+        stage::history_folder(self.actor)
+    }
+
+    fn held(&self) -> Held {
+        Held { desk: self.desk.clone(), actor: self.actor, generation: self.generation }
+    }
+
+    /// Looks at the bucket, then uses the local file or rebuilds it.
+    async fn open(&self) -> Result<Opened, Stop> {
+        let history = self.restorer.look(&self.folder()).await?;
+        let exists = fs::exists(&self.path).unwrap_or(false);
+        let Some(end) = history.end() else { return self.opened(&history, exists).await };
+        if exists {
+            let database = self.database()?;
+            let checksum = database.begin_capture(&Inline).await?.get();
+            drop(database);
+            if checksum == end.checksum || self.desk.flawed(Flaw::TrustsDisk) {
+                return self.opened(&history, false).await;
+            }
+        }
+        let rebuilt = self.restorer.rebuild(&self.folder(), &self.path, Some(history)).await?;
+        self.opened(&rebuilt.history, false).await
+    }
+
+    fn database(&self) -> Result<Rc<Database>, Stop> {
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder).map_err(|error| Stop::Local(error.to_string()))?;
+        }
+        local::open(&self.path).map_err(|error| Stop::Local(error.to_string()))
+    }
+
+    async fn opened(&self, history: &History, seeds: bool) -> Result<Opened, Stop> {
+        let database = self.database()?;
+        database.begin_capture(&Inline).await?;
+        let contents = database::contents(&database).await?;
+        let (pid, actor, generation) = (self.desk.pid, self.actor, self.generation);
+        self.desk.record(Record::Found { pid, actor, generation, contents });
+        if let Some(text) = local::unsound(&database).await {
+            self.desk.record(Record::Unsound { actor, text });
+        }
+        let way = || Way::new(&self.desk);
+        let uploads = Uploader::new(
+            Ways { urgent: way(), ordinary: way() },
+            Simulated(self.desk.clone()),
+            self.held(),
+            self.folder(),
+            generation,
+            history.end().unwrap_or(Point::START),
+            SnapshotSchedule::new(history.uploads_since_snapshot()),
+        );
+        Ok(Opened { database, uploads, seeds: seeds.into() })
+    }
+
+    async fn events(&self, opened: &Opened, mut jobs: mpsc::UnboundedReceiver<Job>) -> Result<(), Stop> {
+        while let Some(job) = jobs.next().await {
+            match job {
+                Job::Run { run, request, operation } => self.event(opened, run, request, operation).await?,
+                Job::Close => return self.close(opened).await,
+            }
+        }
+        Ok(())
+    }
+
+    async fn event(
+        &self,
+        opened: &Opened,
+        run: RunId,
+        request: RequestNumber,
+        operation: Operation,
+    ) -> Result<(), Stop> {
+        let (database, actor) = (&opened.database, self.actor);
+        let ended = |told| self.desk.say(Saying::Tell(Input::RunDone(run, told)));
+        self.desk.linger().await;
+        let told = database::carry_out(database, request, operation).await?;
+        self.desk.linger().await;
+        if self.desk.flawed(Flaw::AcksEarly) && operation.is_durable() {
+            self.desk.record(Record::Durable { actor, request });
+            ended(told);
+            return self.push(opened).await;
+        }
+        self.push(opened).await?;
+        if operation.is_durable() {
+            opened.uploads.landed(opened.uploads.taken().txid, Need::Durable).await?;
+            self.desk.record(Record::Durable { actor, request });
+        }
+        if self.desk.flawed(Flaw::WritesTwice) && operation.is_durable() && self.desk.chance(100) {
+            database::carry_out(database, request, operation).await?;
+        }
+        ended(told);
+        self.housekeeping(opened).await
+    }
+
+    /// Hands over what was committed.
+    async fn push(&self, opened: &Opened) -> Result<(), Stop> {
+        let (database, uploads) = (&opened.database, &opened.uploads);
+        let changes = database.take_changes().await?;
+        if changes.is_none() && !opened.seeds.get() {
+            return Ok(());
+        }
+        let txid = uploads.taken().txid + 1;
+        let (checksum, content) = match changes {
+            Some(changes) if !uploads.needs_whole() => (changes.after().get(), Content::Changes(changes)),
+            _ => {
+                let whole = database.snapshot(&Inline, txid, self.now_ms()).await?;
+                let checksum = database.checksum().map_or(0, |checksum| checksum.get());
+                (checksum, Content::Whole(whole.bytes.into()))
+            }
+        };
+        opened.seeds.set(false);
+        Ok(uploads.push(Commit { to: Point { txid, checksum }, content })?)
+    }
+
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.desk.wall_ms()).unwrap_or(i64::MAX)
+    }
+
+    /// A periodic snapshot when it is due, and a collection after it.
+    async fn housekeeping(&self, opened: &Opened) -> Result<(), Stop> {
+        let uploads = &opened.uploads;
+        let eager = self.desk.eager_snapshots;
+        let is_eager = eager > 0 && !uploads.needs_whole() && self.desk.chance(1_000 / eager);
+        if !is_eager && !uploads.snapshot_due() {
+            return Ok(());
+        }
+        uploads.landed(uploads.taken().txid, Need::Replicated).await?;
+        let point = uploads.taken();
+        let file = opened.database.snapshot(&Inline, point.txid, self.now_ms()).await?;
+        if uploads.snapshot(point, file.bytes.into()).await {
+            self.collect();
+        }
+        Ok(())
+    }
+
+    /// In the background: no write waits for it.
+    fn collect(&self) {
+        let (desk, folder, held) = (self.desk.clone(), self.folder(), self.held());
+        let (generation, retention) = (self.generation, Duration::from_millis(self.retention_ms));
+        self.desk.executor().spawn(async move {
+            let surroundings = Simulated(desk.clone());
+            // One that ends early is made up for by the next.
+            drop(collect(&Way::new(&desk), &surroundings, &folder, generation, retention, &held).await);
+        });
+    }
+
+    async fn close(&self, opened: &Opened) -> Result<(), Stop> {
+        self.push(opened).await?;
+        if !self.desk.flawed(Flaw::ClosesEarly) {
+            let txid = opened.uploads.taken().txid;
+            opened.uploads.landed(txid, Need::Replicated).await?;
+        }
+        self.desk.record(Record::Closed { actor: self.actor, generation: self.generation });
+        opened.uploads.close();
+        Ok(())
+    }
+}
+
+/// What a file on a disk has, whoever owns the actor.
+pub(super) async fn peek(path: &Path, operation: Operation) -> Option<u64> {
+    if !fs::exists(path).unwrap_or(false) {
+        return Some(0);
+    }
+    let database = local::open(path).ok()?;
+    database::carry_out(&database, 0, operation).await.ok()
+}
