@@ -14,7 +14,18 @@ fn a_seed_gives_the_same_cluster_each_time() {
     }
 }
 
-// R-LEASE-1 to R-LEASE-10, R-OWN-1 to R-OWN-3, R-WAIT-1 to R-WAIT-4, R-FWD-1, R-FWD-2
+#[test]
+fn a_promise_that_breaks_beyond_what_is_assumed_says_so() {
+    let outside = (0..SEEDS_MAX).find_map(|seed| {
+        let outcome = run(&Request::plain(seed)).unwrap();
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        outcome.outside
+    });
+    let outside = outside.expect("a clock that runs half as fast again breaks a promise");
+    assert!(outside.text.contains("; but the clock of process"), "{outside}");
+}
+
+// R-DUR-1, R-REPL-1, R-LEASE-1 to R-LEASE-10, R-OWN-1 to R-OWN-3, R-WAIT-1 to R-WAIT-4, R-FWD-1, R-FWD-2
 #[test]
 fn every_promise_of_a_cluster_is_kept_over_a_few_seeds() {
     for seed in 100..115 {
