@@ -7,12 +7,18 @@
 //! the actor replaces or clears it.
 
 mod index;
+mod post;
+mod posts;
+mod sweep;
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use crate::limits::{ALARM_RETRY_FIRST, ALARM_RETRY_MAX};
 
 pub use index::{Damaged, Entry, read_index};
+pub use post::{Post, Whose, post_body};
+pub use posts::{Outlook, Posts, Tidy};
+pub use sweep::{Due, Keeping, Listed, Outcome, Sweep};
 
 /// Latest time an alarm may be set to, in milliseconds since the Unix epoch: what SQLite's integers hold.
 pub const DUE_MS_MAX: u64 = i64::MAX as u64;

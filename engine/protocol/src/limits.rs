@@ -93,6 +93,22 @@ pub const ALARMS_AT_ONCE: usize = 32;
 /// How long a shard sleeps at most while alarms are pending: the wall clock may have been set meanwhile.
 pub const ALARM_CLOCK_CHECK: Duration = Duration::from_secs(10);
 
+/// How often a node looks for overdue alarms in the bucket (R-ALM-1).
+pub const ALARM_SWEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// Keys in a page of that listing: one page is enough while nothing is overdue.
+pub const ALARM_SWEEP_PAGE_KEYS: usize = 200;
+
+/// Keys read in one sweep at most. The next one goes on where one that had more to read stopped.
+pub const ALARM_SWEEP_KEYS_MAX: usize = 2000;
+
+/// Actors a node looks at together because of a sweep. Each may have to be restored.
+pub const ALARM_SWEEP_AT_ONCE: usize = 32;
+
+/// Between two rounds of bringing one actor's alarms in the bucket in step with its database. An actor that sets its
+/// alarm anew in every event then costs two requests more a second, and not two an event.
+pub const ALARM_TIDY_PAUSE: Duration = Duration::from_secs(1);
+
 /// Actors that may wait for one another in one chain of calls, the first caller included.
 pub const CALL_DEPTH_MAX: usize = 16;
 

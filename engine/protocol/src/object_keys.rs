@@ -3,7 +3,11 @@
 //! An actor's name stands in them as its file name does ([`ActorName::file_stem`](crate::ActorName::file_stem)):
 //! one name, one key, and every key within what stores take.
 
-use crate::{ActorId, NodeId, Tenant, history::HistoryFile};
+use crate::{
+    ActorId, NodeId, Tenant,
+    alarm::{Post, Whose},
+    history::HistoryFile,
+};
 
 /// What the key of every history file of an actor begins with (R-REPL-1).
 #[must_use]
@@ -39,6 +43,45 @@ pub fn node(node: &NodeId) -> String {
 #[must_use]
 pub fn owner(tenant: &Tenant, actor: &ActorId) -> String {
     format!("owners/{tenant}/{}/{}", actor.class, actor.name.file_stem())
+}
+
+/// What the key of every alarm of a tenant begins with. Their order is the order in which they are due (R-ALM-1).
+#[must_use]
+pub fn alarms_folder(tenant: &Tenant) -> String {
+    format!("alarms/{tenant}/")
+}
+
+/// What the keys of an actor's alarms that are due at `due_ms` begin with.
+#[must_use]
+pub fn alarms_due(tenant: &Tenant, actor: &ActorId, due_ms: u64) -> String {
+    // No part of a name is ever a dot.
+    format!("alarms/{tenant}/{due_ms:016x}.{}.{}.", actor.class, actor.name.file_stem())
+}
+
+/// The key of one alarm.
+#[must_use]
+pub fn alarm(tenant: &Tenant, actor: &ActorId, post: &Post) -> String {
+    let Post { due_ms, generation, txid, node } = post;
+    format!("{}{generation:016x}-{txid:016x}.{node}", alarms_due(tenant, actor, *due_ms))
+}
+
+/// The alarm a key below `folder` ([`alarms_folder`]) names; `None` for somebody else's object.
+#[must_use]
+pub fn parse_alarm(folder: &str, key: &str) -> Option<(Whose, Post)> {
+    let number = |text: &str| {
+        let is_whole = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        is_whole.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+    };
+    let parts: Vec<_> = key.strip_prefix(folder)?.split('.').collect();
+    let [due, class, stem, made, node] = parts[..] else { return None };
+    let (generation, txid) = made.split_once('-')?;
+    let post = Post {
+        due_ms: number(due)?,
+        generation: number(generation)?,
+        txid: number(txid)?,
+        node: node.parse().ok()?,
+    };
+    (!stem.is_empty()).then_some((Whose { class: class.parse().ok()?, stem: stem.to_owned() }, post))
 }
 
 #[cfg(test)]
@@ -104,5 +147,66 @@ mod tests {
             assert_eq!(parse_history_file("f/", &format!("f/{bad}")), None, "{bad:?}");
         }
         assert_eq!(parse_history_file("g/", &format!("f/{good}")), None);
+    }
+
+    fn post(due_ms: u64) -> Post {
+        Post { due_ms, generation: 3, txid: 9, node: "a-1".parse().unwrap() }
+    }
+
+    // R-ALM-1
+    #[test]
+    fn an_alarm_has_a_key_that_says_all_of_it_and_sorts_by_when_it_is_due() {
+        let tenant: Tenant = "acme".parse().unwrap();
+        let folder = alarms_folder(&tenant);
+        for name in ["lobby", "a/b", "..x", "a.b-c", "ä"] {
+            let key = alarm(&tenant, &actor(name), &post(1_700_000_000_000));
+            assert!(key.starts_with(&alarms_due(&tenant, &actor(name), 1_700_000_000_000)), "{key}");
+            let (whose, parsed) = parse_alarm(&folder, &key).unwrap();
+            assert_eq!((whose.actor(), parsed), (Some(actor(name)), post(1_700_000_000_000)), "{key}");
+        }
+        let key = |due_ms| alarm(&tenant, &actor("x"), &post(due_ms));
+        assert_eq!(
+            key(0x18b_cfe5_6800),
+            "alarms/acme/0000018bcfe56800.room.x.0000000000000003-0000000000000009.a-1"
+        );
+        let dues = [0, 9, 10, 1_700_000_000_000, 1_700_000_000_001, i64::MAX as u64, u64::MAX];
+        assert!(dues.windows(2).all(|pair| key(pair[0]) < key(pair[1])));
+    }
+
+    // R-ALM-1
+    #[test]
+    fn the_object_of_an_alarm_has_the_name_its_key_is_too_short_for() {
+        let tenant: Tenant = "t".repeat(64).parse().unwrap();
+        let long =
+            ActorId { class: "c".repeat(64).parse().unwrap(), name: "ä".repeat(128).parse().unwrap() };
+        let key = alarm(&tenant, &long, &Post { node: "n".repeat(64).parse().unwrap(), ..post(1) });
+        assert!(key.len() <= 512, "{} bytes", key.len());
+        let (whose, _) = parse_alarm(&alarms_folder(&tenant), &key).unwrap();
+        assert_eq!(whose.actor(), None);
+        assert_eq!(whose.named(&crate::alarm::post_body(&long)), Some(long.clone()));
+        let other = ActorId { name: "x".parse().unwrap(), ..long };
+        assert_eq!(whose.named(&crate::alarm::post_body(&other)), None, "another's name");
+        assert_eq!(whose.named(b"{}"), None);
+    }
+
+    #[test]
+    fn what_somebody_else_left_among_the_alarms_is_none() {
+        let good = "000000000000000a.room.x.0000000000000003-0000000000000009.a-1";
+        assert!(parse_alarm("alarms/t/", &format!("alarms/t/{good}")).is_some());
+        for bad in [
+            "",
+            "x",
+            &good[1..],
+            &good.to_uppercase(),
+            &good.replace(".a-1", ""),
+            &good.replace(".a-1", "."),
+            &good.replace("room", "Room"),
+            &good.replace(".x.", ".."),
+            &good.replace("-0000000000000009", ""),
+            &good.replace('a', "+"),
+            &format!("{good}.x"),
+        ] {
+            assert_eq!(parse_alarm("alarms/t/", &format!("alarms/t/{bad}")), None, "{bad:?}");
+        }
     }
 }
