@@ -53,16 +53,16 @@ pub fn alarms_folder(tenant: &Tenant) -> String {
 
 /// What the keys of an actor's alarms that are due at `due_ms` begin with.
 #[must_use]
-pub fn alarms_due(tenant: &Tenant, actor: &ActorId, due_ms: u64) -> String {
+pub fn alarms_due(tenant: &Tenant, whose: &Whose, due_ms: u64) -> String {
     // No part of a name is ever a dot.
-    format!("alarms/{tenant}/{due_ms:016x}.{}.{}.", actor.class, actor.name.file_stem())
+    format!("alarms/{tenant}/{due_ms:016x}.{}.{}.", whose.class, whose.stem)
 }
 
 /// The key of one alarm.
 #[must_use]
-pub fn alarm(tenant: &Tenant, actor: &ActorId, post: &Post) -> String {
+pub fn alarm(tenant: &Tenant, whose: &Whose, post: &Post) -> String {
     let Post { due_ms, generation, txid, node } = post;
-    format!("{}{generation:016x}-{txid:016x}.{node}", alarms_due(tenant, actor, *due_ms))
+    format!("{}{generation:016x}-{txid:016x}.{node}", alarms_due(tenant, whose, *due_ms))
 }
 
 /// The alarm a key below `folder` ([`alarms_folder`]) names; `None` for somebody else's object.
@@ -159,12 +159,15 @@ mod tests {
         let tenant: Tenant = "acme".parse().unwrap();
         let folder = alarms_folder(&tenant);
         for name in ["lobby", "a/b", "..x", "a.b-c", "ä"] {
-            let key = alarm(&tenant, &actor(name), &post(1_700_000_000_000));
-            assert!(key.starts_with(&alarms_due(&tenant, &actor(name), 1_700_000_000_000)), "{key}");
+            let key = alarm(&tenant, &(&actor(name)).into(), &post(1_700_000_000_000));
+            assert!(
+                key.starts_with(&alarms_due(&tenant, &(&actor(name)).into(), 1_700_000_000_000)),
+                "{key}"
+            );
             let (whose, parsed) = parse_alarm(&folder, &key).unwrap();
             assert_eq!((whose.actor(), parsed), (Some(actor(name)), post(1_700_000_000_000)), "{key}");
         }
-        let key = |due_ms| alarm(&tenant, &actor("x"), &post(due_ms));
+        let key = |due_ms| alarm(&tenant, &(&actor("x")).into(), &post(due_ms));
         assert_eq!(
             key(0x18b_cfe5_6800),
             "alarms/acme/0000018bcfe56800.room.x.0000000000000003-0000000000000009.a-1"
@@ -179,7 +182,7 @@ mod tests {
         let tenant: Tenant = "t".repeat(64).parse().unwrap();
         let long =
             ActorId { class: "c".repeat(64).parse().unwrap(), name: "ä".repeat(128).parse().unwrap() };
-        let key = alarm(&tenant, &long, &Post { node: "n".repeat(64).parse().unwrap(), ..post(1) });
+        let key = alarm(&tenant, &(&long).into(), &Post { node: "n".repeat(64).parse().unwrap(), ..post(1) });
         assert!(key.len() <= 512, "{} bytes", key.len());
         let (whose, _) = parse_alarm(&alarms_folder(&tenant), &key).unwrap();
         assert_eq!(whose.actor(), None);

@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use wasmkeep_ltx::{Chain, Changes, EncodeError, Header, PageSize, WalSource, encode_deletion};
-use wasmkeep_protocol::history::{HistoryFile, Point};
+use wasmkeep_protocol::{
+    alarm::Outlook,
+    history::{HistoryFile, Point},
+};
 
 use crate::{send::UploadError, surroundings::Surroundings};
 
@@ -16,6 +19,8 @@ pub struct Commit {
     pub to: Point,
     /// How.
     pub content: Content,
+    /// When the actor's alarm wants attention in that state.
+    pub alarm: Outlook,
 }
 
 /// What a commit carries.
@@ -43,7 +48,7 @@ pub(crate) async fn make<S: Surroundings>(
     from: Point,
     commit: Commit,
 ) -> Result<Ready, UploadError> {
-    let Commit { to, content } = commit;
+    let Commit { to, content, .. } = commit;
     let timestamp_ms = i64::try_from(surroundings.unix_ms()).unwrap_or(i64::MAX);
     let impossible = |error: String| UploadError::Impossible(error);
     match content {

@@ -1,5 +1,5 @@
-//! An actor's data on its way to the bucket and back: uploads of what was committed, restores, and the deletion
-//! of history that no restore needs.
+//! An actor's data on its way to the bucket and back: uploads of what was committed, the index of alarms, restores,
+//! and the deletion of history that no restore needs.
 //!
 //! Owns the effects: what is sent, how often, within which time, and what a reply means. Which files make a
 //! history and how long things may take are pure functions of `protocol`; what is in a file is `ltx`'s. Knows no
@@ -9,6 +9,7 @@
 //! run on one thread and share one [`ReadBudget`]. A future that is dropped leaves what it sent in the unknown:
 //! it may land later, and the names of history files make that harmless.
 
+mod alarms;
 mod budget;
 mod building;
 mod commit;
@@ -20,6 +21,7 @@ mod send;
 mod surroundings;
 mod uploader;
 
+pub use alarms::{Overdue, Subject, overdue, whose};
 pub use budget::ReadBudget;
 pub use building::LocalError;
 pub use commit::{Commit, Content};

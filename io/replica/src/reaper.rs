@@ -75,7 +75,12 @@ pub async fn collect<B: Bucket, S: Surroundings>(
     Ok(deleted)
 }
 
-async fn delete<B: Bucket, S: Surroundings>(bucket: &B, surroundings: &S, key: &Key) -> Result<(), Failure> {
+/// Deletes an object, trying again after errors that pass.
+pub(crate) async fn delete<B: Bucket, S: Surroundings>(
+    bucket: &B,
+    surroundings: &S,
+    key: &Key,
+) -> Result<(), Failure> {
     let once = async || {
         let silent = || Failure::Unavailable(format!("no answer within {BUCKET_REQUEST_MAX:?}"));
         within(surroundings, BUCKET_REQUEST_MAX, bucket.delete(key)).await.unwrap_or_else(|| Err(silent()))

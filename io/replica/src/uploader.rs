@@ -9,19 +9,25 @@ use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     future::poll_fn,
+    pin::pin,
     task::{Poll, Waker},
 };
 
 use bytes::Bytes;
-use futures::channel::oneshot;
+use futures::{
+    channel::oneshot,
+    future::{Either, select},
+};
 use wasmkeep_bucket::{Bucket, Key};
 use wasmkeep_protocol::{
+    alarm::{Post, Posts},
     history::{HistoryFile, Point},
     object_keys,
     replication::{SnapshotSchedule, Upload},
 };
 
 use crate::{
+    alarms::{Index, Subject},
     commit::{Commit, Content, Ready, make},
     send::{UploadError, upload},
     surroundings::{Hold, Surroundings},
@@ -34,6 +40,8 @@ pub struct Ways<B> {
     pub urgent: B,
     /// For the rest.
     pub ordinary: B,
+    /// For what nobody waits for: clearing up behind the actor's alarms.
+    pub spare: B,
 }
 
 /// What a wait is for.
@@ -95,20 +103,20 @@ pub struct Uploader<B, S, H> {
     hold: H,
     folder: String,
     generation: u64,
+    index: Index,
     state: RefCell<State>,
     /// Files uploaded, snapshots included.
     uploads: Cell<u64>,
 }
 
 impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
-    /// For the hold `generation` of the actor whose history is below `folder` and stands at `landed`
-    /// ([`Point::START`] when there is none).
+    /// For the hold of `posts` of an actor whose history stands at `landed` ([`Point::START`] when there is none).
     pub fn new(
         ways: Ways<B>,
         surroundings: S,
         hold: H,
-        folder: String,
-        generation: u64,
+        subject: Subject,
+        posts: Posts,
         landed: Point,
         schedule: SnapshotSchedule,
     ) -> Self {
@@ -121,8 +129,11 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
             schedule,
             driver: None,
         };
-        let state = RefCell::new(state);
-        Self { ways, surroundings, hold, folder, generation, state, uploads: Cell::new(0) }
+        let (state, uploads) = (RefCell::new(state), Cell::new(0));
+        let folder = object_keys::history_folder(&subject.tenant, &subject.actor);
+        let generation = posts.generation();
+        let index = Index::new(subject, posts);
+        Self { ways, surroundings, hold, folder, generation, index, state, uploads }
     }
 
     /// The state that the next commit leads on from.
@@ -171,11 +182,11 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
         state.taken = commit.to;
         match (state.queue.back_mut(), commit) {
             (
-                Some(Commit { to, content: Content::Changes(earlier) }),
-                Commit { to: later, content: Content::Changes(changes) },
+                Some(Commit { to, content: Content::Changes(earlier), alarm }),
+                Commit { to: later, content: Content::Changes(changes), alarm: now },
             ) => {
                 earlier.append(changes).map_err(|_| GivenUp::NotNext { from: to.txid, to: later.txid })?;
-                *to = later;
+                (*to, *alarm) = (later, now);
             }
             // What comes before a deletion or a whole database is covered by it.
             (Some(_), commit @ Commit { content: Content::Deleted | Content::Whole(_), .. }) => {
@@ -224,6 +235,14 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
 
     /// Uploads what is pushed until the uploads end. One caller at a time.
     pub async fn run(&self) -> GivenUp {
+        let keeping = pin!(self.index.keep(&self.ways.spare, &self.surroundings, &self.hold));
+        match select(pin!(self.upload()), keeping).await {
+            Either::Left((ended, _)) => ended,
+            Either::Right((never, _)) => match never {},
+        }
+    }
+
+    async fn upload(&self) -> GivenUp {
         loop {
             let commit = poll_fn(|context| {
                 let mut state = self.state.borrow_mut();
@@ -253,11 +272,13 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
         if !self.hold.is_held() {
             return Err(GivenUp::NotHeld);
         }
-        let (to, is_whole) = (commit.to, !matches!(commit.content, Content::Changes(_)));
+        let (to, outlook, is_whole) =
+            (commit.to, commit.alarm, !matches!(commit.content, Content::Changes(_)));
         let from = self.state.borrow().landed;
         let ready = make(&self.surroundings, self.generation, from, commit).await?;
-        let is_urgent = self.state.borrow().waiters.iter().any(|waiter| waiter.need == Need::Durable);
-        self.send(&ready, Upload::Write, is_urgent).await?;
+        // A state must not be there without the entry that has its alarm looked at (case A1).
+        self.index.before(self.way(), &self.surroundings, to.txid, outlook).await?;
+        self.send(self.way(), &ready, Upload::Write).await?;
         // Again: what landed after the lease ran out may be in nobody's history.
         if !self.hold.is_held() {
             return Err(GivenUp::NotHeld);
@@ -269,13 +290,20 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
             state.schedule.uploaded()
         }
         state.landed = to;
+        drop(state);
+        self.index.landed(to.txid, outlook);
         Ok(to)
     }
 
-    async fn send(&self, ready: &Ready, kind: Upload, is_urgent: bool) -> Result<(), UploadError> {
+    /// The way for what is carried now.
+    fn way(&self) -> &B {
+        let is_urgent = self.state.borrow().waiters.iter().any(|waiter| waiter.need == Need::Durable);
+        if is_urgent { &self.ways.urgent } else { &self.ways.ordinary }
+    }
+
+    async fn send(&self, way: &B, ready: &Ready, kind: Upload) -> Result<(), UploadError> {
         let text = object_keys::history_file(&self.folder, &ready.file);
         let key: Key = text.parse().map_err(|error| UploadError::Impossible(format!("{text}: {error}")))?;
-        let way = if is_urgent { &self.ways.urgent } else { &self.ways.ordinary };
         upload(way, &self.surroundings, &key, &ready.body, kind).await?;
         self.uploads.set(self.uploads.get() + 1);
         Ok(())
@@ -294,7 +322,7 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
     /// A failure costs no write: it is tried again as the schedule says.
     pub async fn snapshot(&self, at: Point, body: Bytes) -> bool {
         let ready = Ready { file: HistoryFile::snapshot(self.generation, at), body };
-        let sent = self.send(&ready, Upload::PeriodicSnapshot, false).await;
+        let sent = self.send(&self.ways.ordinary, &ready, Upload::PeriodicSnapshot).await;
         let mut state = self.state.borrow_mut();
         match sent {
             Ok(()) if self.hold.is_held() => state.schedule.succeeded(),
@@ -311,6 +339,27 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
     /// What to go on with when this node wakes the actor again (R-REPL-3).
     pub fn schedule(&self) -> SnapshotSchedule {
         self.state.borrow().schedule.clone()
+    }
+
+    /// What transaction `txid`, which has landed, says of the alarm, when its commit could not say it exactly.
+    pub fn settled(&self, txid: u64, alarm_ms: Option<u64>) {
+        self.index.settled(txid, alarm_ms);
+    }
+
+    /// A sweep came across this entry.
+    pub fn noticed(&self, post: Post) {
+        self.index.noticed(post);
+    }
+
+    /// Clears up what is left to do behind the alarms, once [`Uploader::run`] has returned. Whether all of it was
+    /// done; if not, a sweep comes across it.
+    pub async fn clear_up(&self) -> bool {
+        self.index.tidy(&self.ways.spare, &self.surroundings).await.is_ok()
+    }
+
+    /// What the next hold on this node had better know of the alarms in the bucket.
+    pub fn posts(&self) -> Posts {
+        self.index.posts()
     }
 
     /// Answers those whose transactions have landed, in order.

@@ -103,6 +103,12 @@ impl Posts {
         }
     }
 
+    /// Of the hold.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// A state is about to be sent: the entry to put before, if it needs one that is not there.
     pub fn before(&mut self, txid: u64, outlook: Outlook) -> Option<Post> {
         if outlook != self.landed {

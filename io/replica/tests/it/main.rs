@@ -1,5 +1,6 @@
 //! What replication promises, over a bucket whose faults are scripted and with a clock that jumps.
 
+mod alarms;
 mod collecting;
 mod restores;
 mod rig;

@@ -5,15 +5,31 @@ use std::{cell::Cell, collections::BTreeMap, fs, future::Future, path::PathBuf, 
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use wasmkeep_ltx::{Chain, Changes, Encoder, Header, PageChecksums, PageSize, WalSource};
-use wasmkeep_protocol::{history::Point, replication::SnapshotSchedule};
+use wasmkeep_protocol::{
+    ActorId, NodeId,
+    alarm::{Outlook, Posts},
+    history::Point,
+    replication::SnapshotSchedule,
+};
 use wasmkeep_replica::{
-    Commit, Content, Hold, ReadBudget, RestoreError, Restored, Restorer, Surroundings, Uploader, Ways,
+    Commit, Content, Hold, ReadBudget, RestoreError, Restored, Restorer, Subject, Surroundings, Uploader,
+    Ways,
 };
 
 use crate::scripted::ScriptedBucket;
 
 pub const FOLDER: &str = "actors/acme/room/lobby/wal/";
 const PAGE: usize = 4096;
+
+/// Whose history that is.
+pub fn subject() -> Subject {
+    let actor = ActorId { class: "room".parse().unwrap(), name: "lobby".parse().unwrap() };
+    Subject { tenant: "acme".parse().unwrap(), actor }
+}
+
+pub fn node() -> NodeId {
+    "a".parse().unwrap()
+}
 
 /// Runs a future with a clock that jumps to the next timer.
 pub fn run<T>(work: impl Future<Output = T>) -> T {
@@ -108,7 +124,7 @@ impl Model {
 
     pub fn commit(&mut self, pages: usize, pgno: usize) -> Commit {
         let changes = self.change(pages, pgno);
-        Commit { to: self.point(), content: Content::Changes(changes) }
+        Commit { to: self.point(), content: Content::Changes(changes), alarm: Outlook::exact(None) }
     }
 
     /// The whole database as it stands.
@@ -135,7 +151,7 @@ impl Model {
         for pgno in 1..=pages {
             self.change(pages, pgno);
         }
-        Commit { to: self.point(), content: Content::Whole(self.whole().into()) }
+        Commit { to: self.point(), content: Content::Whole(self.whole().into()), alarm: Outlook::exact(None) }
     }
 }
 
@@ -161,9 +177,14 @@ impl Rig {
     }
 
     pub fn uploader(&self, generation: u64, landed: Point) -> TestUploader {
-        let ways = Ways { urgent: self.bucket.clone(), ordinary: self.bucket.clone() };
+        self.uploader_with(Posts::new(node(), generation), landed)
+    }
+
+    pub fn uploader_with(&self, posts: Posts, landed: Point) -> TestUploader {
+        let way = || self.bucket.clone();
+        let ways = Ways { urgent: way(), ordinary: way(), spare: way() };
         let (clock, held) = (self.clock, self.held.clone());
-        Uploader::new(ways, clock, held, FOLDER.to_owned(), generation, landed, SnapshotSchedule::new(0))
+        Uploader::new(ways, clock, held, subject(), posts, landed, SnapshotSchedule::new(0))
     }
 
     /// A history of a snapshot and `changes` files after it.

@@ -93,6 +93,11 @@ impl ScriptedBucket {
         self.asked.borrow().iter().filter(|(asked, _)| *asked == ask).count()
     }
 
+    /// What was asked since this was called last, in order.
+    pub fn take_asked(&self) -> Vec<(Ask, String)> {
+        self.asked.take()
+    }
+
     /// Every key there is.
     pub async fn keys(&self) -> Vec<String> {
         let query = ListQuery { prefix: String::new(), start_after: None, token: None, page_max: 100_000 };

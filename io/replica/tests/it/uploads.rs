@@ -3,7 +3,7 @@
 use std::{cell::RefCell, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use wasmkeep_protocol::history::Point;
+use wasmkeep_protocol::{alarm::Outlook, history::Point};
 use wasmkeep_replica::{Commit, Content, GivenUp, Need, Surroundings, UploadError, collect};
 
 use crate::{
@@ -188,7 +188,7 @@ fn only_the_next_commit_is_taken() {
         let second = model.commit(4, 2);
         assert!(matches!(uploader.push(second), Err(GivenUp::NotNext { .. })));
         uploader.push(skipped).unwrap();
-        let repeated = Commit { to: model.point(), content: Content::Deleted };
+        let repeated = Commit { to: model.point(), content: Content::Deleted, alarm: Outlook::exact(None) };
         assert!(matches!(uploader.push(repeated), Err(GivenUp::NotNext { .. })), "a deletion has no pages");
     });
 }
@@ -292,7 +292,9 @@ fn a_deleted_actor_leaves_one_small_object_and_may_come_back() {
             uploader.push(model.commit(4, 1)).unwrap();
             model.txid += 1;
             let gone = Point { txid: model.txid, ..Point::START };
-            uploader.push(Commit { to: gone, content: Content::Deleted }).unwrap();
+            uploader
+                .push(Commit { to: gone, content: Content::Deleted, alarm: Outlook::exact(None) })
+                .unwrap();
             uploader.landed(gone.txid, Need::Replicated).await.unwrap();
             assert!(uploader.needs_whole());
             assert_eq!(collect(&rig.bucket, &rig.clock, FOLDER, 2, Duration::ZERO, &rig.held).await, Ok(10));
