@@ -248,6 +248,23 @@ pub async fn whose<B: Bucket, S: Surroundings>(
     }
 }
 
+/// Deletes an entry that no state needs.
+///
+/// # Errors
+/// It may still be there.
+pub async fn forget<B: Bucket, S: Surroundings>(
+    bucket: &B,
+    surroundings: &S,
+    tenant: &Tenant,
+    listed: &Listed,
+) -> Result<(), Failure> {
+    match object_keys::alarm(tenant, &listed.whose, &listed.post).parse() {
+        Ok(key) => delete(bucket, surroundings, &key).await,
+        // What no key can name was never put.
+        Err(_) => Ok(()),
+    }
+}
+
 fn silent() -> ReadError {
     ReadError::Failed(Failure::Unavailable(format!("no answer within {BUCKET_REQUEST_MAX:?}")))
 }

@@ -21,7 +21,7 @@ mod send;
 mod surroundings;
 mod uploader;
 
-pub use alarms::{Overdue, Subject, overdue, whose};
+pub use alarms::{Overdue, Subject, forget, overdue, whose};
 pub use budget::ReadBudget;
 pub use building::LocalError;
 pub use commit::{Commit, Content};

@@ -341,7 +341,7 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
         self.state.borrow().schedule.clone()
     }
 
-    /// What transaction `txid`, which has landed, says of the alarm, when its commit could not say it exactly.
+    /// What transaction `txid`, which was pushed, says of the alarm, when its commit could not say it exactly.
     pub fn settled(&self, txid: u64, alarm_ms: Option<u64>) {
         self.index.settled(txid, alarm_ms);
     }

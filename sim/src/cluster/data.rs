@@ -17,6 +17,7 @@ pub use store::{DataCall, DataReply, Objects};
 use std::{cell::RefCell, collections::BTreeMap, path::PathBuf, rc::Rc};
 
 use futures::channel::{mpsc, oneshot};
+use wasmkeep_protocol::NodeId;
 use wasmkeep_replica::Restorer;
 
 use self::{desk::Simulated, hold::Hold, way::Way};
@@ -56,14 +57,14 @@ struct Open {
 impl Data {
     /// Of a process that starts at `time` with what `disk` has.
     pub fn new(
-        pid: Pid,
+        (pid, node): (Pid, NodeId),
         disk: PathBuf,
         parameters: &Parameters,
         flaw: Option<Flaw>,
         (time, clocks): (Time, Clocks),
         dice: Dice,
     ) -> Self {
-        let desk = Desk::new(pid, parameters, flaw, (time, clocks), dice);
+        let desk = Desk::new((pid, node), parameters, flaw, (time, clocks), dice);
         let way = || Way::new(&desk);
         let budget = wasmkeep_replica::ReadBudget::default();
         let restorer = Restorer::new(way(), way(), Simulated(desk.clone()), budget, PAGES_MAX);

@@ -8,6 +8,8 @@ use wasmkeep_protocol::{
     store::{Condition, Version},
 };
 
+use wasmkeep_replica::Subject;
+
 use super::{
     bucket::Call,
     record::{ActorNumber, NodeNumber, Pid},
@@ -53,6 +55,11 @@ pub fn pid(process: Process) -> Option<Pid> {
 /// Where the history of an actor is.
 pub fn history_folder(number: ActorNumber) -> String {
     object_keys::history_folder(&tenant(), &actor(number))
+}
+
+/// Whose data an actor's is.
+pub fn subject(number: ActorNumber) -> Subject {
+    Subject { tenant: tenant(), actor: actor(number) }
 }
 
 /// Reads a heartbeat.

@@ -6,9 +6,15 @@
 use std::{cell::Cell, fs, path::PathBuf, pin::pin, rc::Rc, time::Duration};
 
 use futures::future::{Either, select};
-use wasmkeep_protocol::{history::Point, replication::SnapshotSchedule};
+use wasmkeep_protocol::{
+    ActorId, NodeId,
+    alarm::{Outlook, Posts},
+    history::Point,
+    object_keys,
+    replication::SnapshotSchedule,
+};
 use wasmkeep_replica::{
-    Commit, Content, GivenUp, History, HistoryError, Need, RestoreError, Uploader, Ways, collect,
+    Commit, Content, GivenUp, History, HistoryError, Need, RestoreError, Subject, Uploader, Ways, collect,
 };
 use wasmkeep_storage::{Database, Error, Inline};
 
@@ -31,6 +37,16 @@ pub(crate) struct Held {
 impl wasmkeep_replica::Hold for Held {
     fn is_held(&self) -> bool {
         self.held.get() || self.ignores
+    }
+}
+
+/// Whose data an actor's is.
+pub(crate) fn subject(actor: Actor) -> Subject {
+    let checked = "names of this module's own are checked";
+    let name = format!("a{actor}").parse().expect(checked);
+    Subject {
+        tenant: "sim".parse().expect(checked),
+        actor: ActorId { class: "room".parse().expect(checked), name },
     }
 }
 
@@ -94,7 +110,16 @@ struct Found {
 
 impl Hold {
     fn folder(&self) -> String {
-        format!("actors/sim/room/a{}/wal/", self.actor)
+        let Subject { tenant, actor } = self.subject();
+        object_keys::history_folder(&tenant, &actor)
+    }
+
+    fn subject(&self) -> Subject {
+        subject(self.actor)
+    }
+
+    fn node(&self) -> NodeId {
+        "node".parse().expect("a node id")
     }
 
     fn held(&self) -> Held {
@@ -121,11 +146,11 @@ impl Hold {
         let Found { database, point, schedule } = self.find().await?;
         let way = || SimBucket::new(&self.world);
         let uploads: Uploads = Uploader::new(
-            Ways { urgent: way(), ordinary: way() },
+            Ways { urgent: way(), ordinary: way(), spare: way() },
             Simulated(self.world.clone()),
             self.held(),
-            self.folder(),
-            self.generation,
+            self.subject(),
+            Posts::new(self.node(), self.generation),
             point,
             schedule,
         );
@@ -256,7 +281,8 @@ impl Hold {
         };
         let rows = local::rows(database).await?;
         self.world.record(&Record::Pushed { actor, generation, point, rows });
-        Ok(uploads.push(Commit { to: point, content })?)
+        let alarm = Outlook::exact(None);
+        Ok(uploads.push(Commit { to: point, content, alarm })?)
     }
 
     /// A periodic snapshot when it is due, and a collection after it.
@@ -309,7 +335,7 @@ impl Hold {
         }
         let point = Point { txid: uploads.taken().txid + 1, ..Point::START };
         self.world.record(&Record::DeletePushed { actor, generation, point });
-        uploads.push(Commit { to: point, content: Content::Deleted })?;
+        uploads.push(Commit { to: point, content: Content::Deleted, alarm: Outlook::exact(None) })?;
         uploads.landed(point.txid, Need::Replicated).await?;
         self.world.record(&Record::Deleted { actor, generation });
         self.collect(0, 0);

@@ -91,6 +91,12 @@ impl Book {
         written
     }
 
+    /// Another node keeps the alarm of `id`.
+    pub fn forget(&self, id: &ActorId) {
+        // An index that goes on saying something costs a look after a restart.
+        let _ = self.settled(id, None);
+    }
+
     /// When the alarm of `id` wants attention, as far as the book knows.
     pub fn wake(&self, id: &ActorId) -> Option<Wake> {
         self.schedule.borrow().wake(id)

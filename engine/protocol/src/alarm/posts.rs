@@ -30,11 +30,10 @@ impl Outlook {
         Self { at_ms, is_exact: true }
     }
 
-    /// The state says so, or something that is no earlier than `at_ms`.
+    /// The state says something that is no earlier than `at_ms`.
     #[must_use]
-    pub fn or_not_before(self, at_ms: Option<u64>) -> Self {
-        let earliest = self.at_ms.into_iter().chain(at_ms).min();
-        Self { at_ms: earliest, is_exact: false }
+    pub const fn not_before(at_ms: Option<u64>) -> Self {
+        Self { at_ms, is_exact: false }
     }
 }
 
@@ -72,6 +71,8 @@ pub struct Posts {
     landed: Outlook,
     /// Of states that were sent and may land.
     pending: Vec<Outlook>,
+    /// What was found out of a state that has not landed.
+    said: Option<(u64, Option<u64>)>,
 }
 
 impl Posts {
@@ -79,7 +80,8 @@ impl Posts {
     #[must_use]
     pub fn new(node: NodeId, generation: u64) -> Self {
         let (known, strays, pending) = Default::default();
-        Self { node, generation, known, strays, unseen: None, txid: 0, landed: Outlook::exact(None), pending }
+        let landed = Outlook::exact(None);
+        Self { node, generation, known, strays, unseen: None, txid: 0, landed, pending, said: None }
     }
 
     /// For the hold `generation` of an actor that was opened at transaction `txid` with an alarm at `at_ms`. `earlier`
@@ -95,7 +97,7 @@ impl Posts {
         let landed = Outlook::exact(at_ms);
         // Every take raises the generation by one: nobody had it meanwhile.
         match earlier.filter(|earlier| generation.wrapping_sub(earlier.generation) <= 1) {
-            Some(earlier) => Self { generation, txid, landed, pending: Vec::new(), ..earlier },
+            Some(earlier) => Self { generation, txid, landed, pending: Vec::new(), said: None, ..earlier },
             None => {
                 let unseen = at_ms.map(|due_ms| Unseen { due_ms, covers: true });
                 Self { unseen, txid, landed, ..Self::new(node, generation) }
@@ -127,22 +129,27 @@ impl Posts {
 
     /// The state sent last is in the bucket, while the node held the actor.
     pub fn landed(&mut self, txid: u64, outlook: Outlook) {
-        (self.txid, self.landed) = (txid, outlook);
+        let said = self.said.take_if(|(of, _)| *of <= txid).filter(|(of, _)| *of == txid);
+        (self.txid, self.landed) = (txid, said.map_or(outlook, |(_, at_ms)| Outlook::exact(at_ms)));
         // Whatever of this or an earlier hold lands now is not the latest.
         self.pending.clear();
     }
 
-    /// What the state at `txid` says turns out to be this.
+    /// What the state at `txid` says turns out to be this. It has landed, or will.
     pub fn settled(&mut self, txid: u64, at_ms: Option<u64>) {
-        if self.txid == txid {
-            self.landed = Outlook::exact(at_ms);
+        match self.txid == txid {
+            true => self.landed = Outlook::exact(at_ms),
+            false => self.said = Some((txid, at_ms)),
         }
     }
 
     /// A sweep listed this entry. It may be gone since.
     pub fn noticed(&mut self, post: Post) {
         let is_unseen = self.unseen.is_some_and(|unseen| unseen.due_ms == post.due_ms);
-        if post.generation <= self.generation && !is_unseen && !self.known.contains(&post) {
+        // What this hold puts after a deletion is another's to know: the actor came back.
+        let is_earlier = post.generation < self.generation
+            || (post.generation == self.generation && post.txid <= self.txid);
+        if is_earlier && !is_unseen && !self.known.contains(&post) {
             self.strays.insert(post);
         }
     }

@@ -7,7 +7,7 @@ use wasmkeep_protocol::{
     ActorId,
     alarm::{Listed, Outlook, Post, Posts, Whose, post_body},
     history::Point,
-    limits::{ALARM_SWEEP_KEYS_MAX, ALARM_TIDY_PAUSE},
+    limits::ALARM_SWEEP_KEYS_MAX,
     object_keys,
 };
 use wasmkeep_replica::{Commit, Content, GivenUp, Need, Surroundings, UploadError, overdue, whose};

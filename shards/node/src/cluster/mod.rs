@@ -4,8 +4,10 @@
 //! code is `protocol`'s, what carries it out `membership`'s and `replica`'s; both live on the bucket core in a
 //! [`station::Station`]. Nothing here waits on a shard's own core.
 
+mod entries;
 mod lease;
 mod station;
+mod sweeps;
 mod trust;
 
 use std::{
@@ -94,7 +96,7 @@ pub enum ClusterError {
 }
 
 /// What the bucket core tells the node.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) enum Word {
     /// The lease is valid, or was renewed.
     Valid,
@@ -104,6 +106,8 @@ pub(crate) enum Word {
     EndEvents,
     /// This actor's uploads failed for good (R-REPL-4).
     GivenUp(ActorId, String),
+    /// The bucket has an alarm of this actor that is overdue: whether the actor was asked about it.
+    Look(ActorId, flume::Sender<bool>),
     /// A pass over an actor's history has ended.
     Collected { deleted: u64, failed: bool },
 }
@@ -292,18 +296,27 @@ impl Cluster {
         rebuilt.unwrap_or(Err(RestoreError::GivenUp))
     }
 
-    /// Begins the uploads of an actor that is open at `at`.
+    /// Begins the uploads of an actor that is open at `at` with an alarm at `alarm_ms`.
     pub(crate) async fn begin(
         &self,
         actor: &ActorId,
         generation: u64,
         at: Point,
         uploads: u64,
+        alarm_ms: Option<u64>,
     ) -> Result<Arc<Flags>, GivenUp> {
         let actor = actor.clone();
-        let begun =
-            self.core.run(Lane::Durable, async move |station| station.begin(&actor, generation, at, uploads));
+        let begun = self.core.run(Lane::Durable, async move |station| {
+            station.begin(&actor, generation, at, uploads, alarm_ms)
+        });
         begun.await.map_err(|Gone| GivenUp::Closed)
+    }
+
+    /// What transaction `txid`, sent before, says of the alarm.
+    pub(crate) async fn settled(&self, actor: &ActorId, txid: u64, alarm_ms: Option<u64>) {
+        let actor = actor.clone();
+        // A core that is gone has no more use for it.
+        let _ = self.core.post(Lane::Durable, move |station| station.settled(&actor, txid, alarm_ms)).await;
     }
 
     /// Sends a commit on its way, behind those of this actor sent before; `need` is what for.

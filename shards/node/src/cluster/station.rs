@@ -19,6 +19,7 @@ use wasmkeep_core::{Lane, Laned, OnThread};
 use wasmkeep_membership::{Holds, Member, Standing, Told};
 use wasmkeep_protocol::{
     ActorId, Tenant,
+    alarm::Outlook,
     history::Point,
     lease::{Exit, Identity, Timing, ValidLease},
     object_keys,
@@ -28,11 +29,11 @@ use wasmkeep_protocol::{
     view::View,
 };
 use wasmkeep_replica::{
-    Commit, Content, GivenUp, History, HistoryError, Hold, Need, ReadBudget, RestoreError, Restorer,
+    Commit, Content, GivenUp, History, HistoryError, Hold, Need, ReadBudget, RestoreError, Restorer, Subject,
     Uploader, Ways, collect,
 };
 
-use super::{Word, lease::LeaseCell};
+use super::{Word, entries::Entries, lease::LeaseCell};
 
 /// The way to the bucket.
 pub(super) type Way = Laned<AnyBucket>;
@@ -52,8 +53,8 @@ pub(super) struct Plan {
 }
 
 /// An actor's uploads, and what its shard reads of them without asking.
-struct Stream {
-    uploader: Uploader<Way, OnThread, Held>,
+pub(super) struct Stream {
+    pub(super) uploader: Uploader<Way, OnThread, Held>,
     flags: Arc<Flags>,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct Flags {
 }
 
 /// Whether this hold of an actor stands.
-struct Held {
+pub(super) struct Held {
     holds: Rc<Holds<Way, OnThread, Place>>,
     actor: ActorId,
     generation: u64,
@@ -114,16 +115,17 @@ pub(crate) enum TakeError {
 
 /// The bucket's side of a node.
 pub(super) struct Station {
-    plan: Plan,
-    way: Way,
+    pub(super) plan: Plan,
+    pub(super) way: Way,
     member: Rc<Member<Way, OnThread>>,
-    holds: Rc<Holds<Way, OnThread, Place>>,
+    pub(super) holds: Rc<Holds<Way, OnThread, Place>>,
     restorer: Restorer<Way, OnThread>,
     streams: RefCell<HashMap<ActorId, Rc<Stream>>>,
     /// Histories of actors that are being opened.
     looked: RefCell<HashMap<ActorId, History>>,
     /// Waits of failed snapshots of actors that sleep (R-REPL-3).
     schedules: RefCell<HashMap<ActorId, SnapshotSchedule>>,
+    pub(super) entries: Entries,
     /// Itself, for the tasks it starts.
     this: OnceCell<std::rc::Weak<Self>>,
 }
@@ -139,6 +141,7 @@ impl Station {
         let holds = Rc::new(Holds::new(durable, OnThread, place, timing, identity, plan.tenant.clone()));
         let (reads, lists) = (way.on(Lane::Restore), way.on(Lane::Durable));
         let restorer = Restorer::new(reads, lists, OnThread, ReadBudget::default(), plan.pages_max);
+        let entries = Entries::new(plan.identity.node.clone());
         let station = Rc::new(Self {
             plan,
             way,
@@ -148,6 +151,7 @@ impl Station {
             streams: RefCell::default(),
             looked: RefCell::default(),
             schedules: RefCell::default(),
+            entries,
             this: OnceCell::new(),
         });
         let _ = station.this.set(Rc::downgrade(&station));
@@ -163,9 +167,14 @@ impl Station {
     pub(super) async fn live(&self) -> Exit {
         let holds = Rc::clone(&self.holds);
         let holding = tokio::task::spawn_local(async move { holds.run().await });
+        let this = self.this.get().and_then(|this| this.upgrade());
+        let sweeping = this.map(|station| tokio::task::spawn_local(station.sweep()));
         let exit = self.member.run(|told| self.told(told)).await;
         self.plan.lease.lapse();
         holding.abort();
+        if let Some(sweeping) = sweeping {
+            sweeping.abort();
+        }
         exit
     }
 
@@ -232,15 +241,28 @@ impl Station {
         Ok((restored.point, restored.history.uploads_since_snapshot()))
     }
 
-    /// Begins the uploads of an actor that is open at `at`.
-    pub(super) fn begin(&self, actor: &ActorId, generation: u64, at: Point, uploads: u64) -> Arc<Flags> {
+    /// Begins the uploads of an actor that is open at `at` with an alarm at `alarm_ms`.
+    pub(super) fn begin(
+        &self,
+        actor: &ActorId,
+        generation: u64,
+        at: Point,
+        uploads: u64,
+        alarm_ms: Option<u64>,
+    ) -> Arc<Flags> {
         self.looked.borrow_mut().remove(actor);
         let flags = Arc::new(Flags::default());
         let waits = self.schedules.borrow_mut().remove(actor);
         let schedule = waits.unwrap_or_else(|| SnapshotSchedule::new(uploads));
-        let ways = Ways { urgent: self.way.on(Lane::Durable), ordinary: self.way.on(Lane::Upload) };
+        let ways = Ways {
+            urgent: self.way.on(Lane::Durable),
+            ordinary: self.way.on(Lane::Upload),
+            spare: self.way.on(Lane::Housekeeping),
+        };
         let held = Held { holds: Rc::clone(&self.holds), actor: actor.clone(), generation };
-        let uploader = Uploader::new(ways, OnThread, held, self.folder(actor), generation, at, schedule);
+        let subject = Subject { tenant: self.plan.tenant.clone(), actor: actor.clone() };
+        let posts = self.entries.opened(actor, generation, at, alarm_ms);
+        let uploader = Uploader::new(ways, OnThread, held, subject, posts, at, schedule);
         let stream = Rc::new(Stream { uploader, flags: Arc::clone(&flags) });
         self.streams.borrow_mut().insert(actor.clone(), Rc::clone(&stream));
         let (tell, actor) = (Arc::clone(&self.plan.tell), actor.clone());
@@ -254,7 +276,14 @@ impl Station {
         flags
     }
 
-    fn stream(&self, actor: &ActorId) -> Result<Rc<Stream>, GivenUp> {
+    /// What transaction `txid`, sent before, says of the alarm.
+    pub(super) fn settled(&self, actor: &ActorId, txid: u64, alarm_ms: Option<u64>) {
+        if let Ok(stream) = self.stream(actor) {
+            stream.uploader.settled(txid, alarm_ms);
+        }
+    }
+
+    pub(super) fn stream(&self, actor: &ActorId) -> Result<Rc<Stream>, GivenUp> {
         self.streams.borrow().get(actor).cloned().ok_or(GivenUp::Closed)
     }
 
@@ -320,6 +349,7 @@ impl Station {
             if schedule.has_wait() {
                 self.schedules.borrow_mut().insert(actor.clone(), schedule);
             }
+            self.entries.closed(actor, stream.uploader.posts());
             stream.uploader.close();
         }
     }
@@ -329,17 +359,19 @@ impl Station {
     pub(super) async fn delete(&self, actor: &ActorId, to: Point) -> Result<(), GivenUp> {
         let deleted = async {
             let stream = self.stream(actor)?;
-            stream.uploader.push(Commit { to, content: Content::Deleted })?;
-            stream.uploader.landed(to.txid, Need::Durable).await
+            let alarm = Outlook::exact(None);
+            stream.uploader.push(Commit { to, content: Content::Deleted, alarm })?;
+            stream.uploader.landed(to.txid, Need::Durable).await.map(|()| stream)
         };
         let ended = deleted.await;
         // Before the history is erased: the actor may come back meanwhile, with uploads of its own.
         self.end_stream(actor);
+        self.entries.deleted(actor);
         let (generation, station) =
             (self.holds.generation(actor), self.this.get().and_then(|this| this.upgrade()));
         match (&ended, generation, station) {
-            (Ok(()), Some(generation), Some(station)) => {
-                let actor = actor.clone();
+            (Ok(stream), Some(generation), Some(station)) => {
+                let (actor, stream) = (actor.clone(), Rc::clone(stream));
                 tokio::task::spawn_local(async move {
                     let held = Held { holds: Rc::clone(&station.holds), actor: actor.clone(), generation };
                     let (way, folder) = (station.way.on(Lane::Housekeeping), station.folder(&actor));
@@ -347,6 +379,7 @@ impl Station {
                     if let Err(error) = erased {
                         tracing::warn!(%error, "the history of a deleted actor could not be erased whole");
                     }
+                    stream.uploader.clear_up().await;
                     if !station.streams.borrow().contains_key(&actor) {
                         station.holds.release(&actor);
                     }
@@ -354,7 +387,7 @@ impl Station {
             }
             _ => self.holds.release(actor),
         }
-        ended
+        ended.map(drop)
     }
 
     /// A clean stop begins: nothing more is taken (R-LEASE-6).

@@ -16,6 +16,7 @@ struct Outcome {
 pub(crate) struct ClusterMetrics {
     waits: Family<Outcome, Counter>,
     forwards: Family<Outcome, Counter>,
+    looks: Family<Outcome, Counter>,
     /// WebSockets relayed to other nodes now.
     pub(crate) relayed: Gauge,
     /// Restores that did not end in an open database.
@@ -33,6 +34,7 @@ impl ClusterMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register("failover_waits", "Requests kept for an actor whose node was gone, by how the wait ended", self.waits.clone());
         registry.register("forwards", "Requests sent to the node of their actor, by how that ended", self.forwards.clone());
+        registry.register("alarm_looks", "Actors asked for their alarm because the bucket lists it as overdue, by whether they were here to answer", self.looks.clone());
         registry.register("websockets_relayed", "WebSockets open here whose actor is another node's", self.relayed.clone());
         registry.register("restore_failures", "Actors that could not be restored from the bucket", self.restore_failures.clone());
         registry.register("snapshot_upload_failures", "Snapshots the bucket did not acknowledge", self.snapshot_failures.clone());
@@ -43,6 +45,12 @@ impl ClusterMetrics {
     /// A wait ended (R-WAIT-5).
     pub(crate) fn waited(&self, outcome: &'static str) {
         self.waits.get_or_create(&Outcome { outcome }).inc();
+    }
+
+    /// An actor was to be asked for its alarm (R-ALM-1).
+    pub(crate) fn looked(&self, asked: bool) {
+        let outcome = if asked { "asked" } else { "not_now" };
+        self.looks.get_or_create(&Outcome { outcome }).inc();
     }
 
     /// A request was sent to another node.

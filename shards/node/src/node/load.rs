@@ -130,6 +130,11 @@ fn join(
                 each(|| Control::Lost(None, "this node cannot reach the cluster's bucket".into()))
             }
             Word::EndEvents => each(|| Control::EndEvents),
+            Word::Look(actor, answer) => {
+                let shard = shard_of(actor.hash(), controls.len());
+                // A shard that is gone drops the answer, which says no.
+                let _ = controls[shard].send(Control::Look(actor, answer));
+            }
             Word::GivenUp(actor, why) => {
                 tracing::error!(class = %actor.class, name = %actor.name, "giving the actor up: {why}");
                 let shard = shard_of(actor.hash(), controls.len());

@@ -29,6 +29,8 @@ pub(super) enum Control {
     Stop(Duration),
     /// The node lost this actor, or all of them.
     Lost(Option<ActorId>, String),
+    /// The actor's alarm is to be looked at; whether it was.
+    Look(ActorId, flume::Sender<bool>),
     /// A stop's time for events in flight is over.
     EndEvents,
 }
@@ -191,6 +193,7 @@ impl Seat {
                 }
                 Ok(Control::Stop(grace)) => break grace,
                 Ok(Control::Lost(actor, why)) => shard.lose(actor.as_ref(), why),
+                Ok(Control::Look(actor, answer)) => shard.look(actor, answer),
                 Ok(Control::EndEvents) => {}
                 // The node was dropped without being stopped.
                 Err(_) => break Duration::ZERO,
@@ -202,7 +205,7 @@ impl Seat {
                 match told {
                     Control::Lost(actor, why) => losing.lose(actor.as_ref(), why),
                     Control::EndEvents => losing.lose(None, "this node is stopping".into()),
-                    Control::Renew(..) | Control::Stop(_) => {}
+                    Control::Renew(..) | Control::Stop(_) | Control::Look(..) => {}
                 }
             }
         })

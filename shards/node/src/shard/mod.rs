@@ -1,5 +1,6 @@
 //! One shard: its actors, and the requests that reach them from its own connections and from other shards.
 
+mod alarms;
 mod answer;
 mod body;
 mod calls;
@@ -43,7 +44,7 @@ use self::{
     world::ShardWorld,
 };
 use crate::{
-    alarm::{Found, ShardAlarms},
+    alarm::ShardAlarms,
     http as front,
     metrics::ShardMetrics,
     peers::Peers,
@@ -152,7 +153,7 @@ impl Shard {
         let _ = shard.world.shard.set(Rc::downgrade(&shard));
         glommio::spawn_local(alarm::keep(Rc::clone(&shard.world), Rc::clone(&shard.actors))).detach();
         if let Some(found) = found {
-            glommio::spawn_local(take_found(Rc::clone(&shard.world), found)).detach();
+            glommio::spawn_local(alarms::take_found(Rc::clone(&shard.world), found)).detach();
         }
         shard
     }
@@ -437,16 +438,6 @@ const FOR_NODES: &str = "nothing here; nodes are served actors, /_wasmkeep/healt
 /// The port by which a request came.
 fn door(parts: &Parts) -> Door {
     parts.extensions.get().copied().unwrap_or(Door::Clients)
-}
-
-/// Puts into the book what the look through the databases finds.
-async fn take_found(world: Rc<ShardWorld>, found: flume::Receiver<Found>) {
-    while let Ok(found) = found.recv_async().await {
-        match found {
-            Found::Alarm(id, wake) => world.announce(&id, wake),
-            Found::End(done) => drop(done.send(())),
-        }
-    }
 }
 
 /// Waits for `work` and moves the request's body meanwhile.

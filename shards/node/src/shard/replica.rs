@@ -13,9 +13,9 @@ use std::{
 };
 
 use futures::lock::Mutex;
-use wasmkeep_actor::Refusal;
+use wasmkeep_actor::{Refusal, alarm::Book};
 use wasmkeep_core::OnThread;
-use wasmkeep_protocol::{ActorId, durability::Durability, history::Point, ownership::Denial};
+use wasmkeep_protocol::{ActorId, alarm::Outlook, durability::Durability, history::Point, ownership::Denial};
 use wasmkeep_replica::{Commit, Content, GivenUp, Need, Surroundings};
 use wasmkeep_storage::{CommitSink, Config, Database, Error, OpenError};
 
@@ -42,22 +42,38 @@ pub(crate) struct Replica {
     metrics: ClusterMetrics,
     /// Held while commits are read and handed over: two at once would mix up their order.
     handing_over: Mutex<()>,
+    book: Rc<Book>,
+    /// What was handed over last does not say for certain when the alarm is due.
+    is_vague: Cell<bool>,
     /// What the actor says waits here, if its class asks for it.
     gate: Option<Rc<Gate>>,
 }
 
+/// What actors are opened with.
+pub(super) struct Means<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) offload: &'a Rc<OffloadPool>,
+    pub(super) config: &'a Config,
+    pub(super) metrics: &'a ClusterMetrics,
+    pub(super) book: &'a Rc<Book>,
+}
+
 /// Takes the actor and opens its latest state (R-OWN-1, R-RST-1, R-REPL-5).
 pub(super) async fn open(
-    cluster: &Cluster,
-    offload: &Rc<OffloadPool>,
+    means: Means<'_>,
     actor: &ActorId,
     path: &Path,
-    config: &Config,
-    metrics: &ClusterMetrics,
     durability: Durability,
 ) -> Result<(Database, Rc<Replica>), Refusal> {
+    let Means { cluster, offload, config, metrics, book } = means;
     let Some(epoch) = cluster.lease.epoch() else { return Err(no_lease()) };
-    let taken = cluster.take(actor).await.map_err(refused_take)?;
+    let taken = cluster.take(actor).await.map_err(|error| {
+        if matches!(error, TakeError::Denied(Denial::Owned(_))) {
+            // Its owner keeps the alarm; should that be gone, a sweep comes across it (R-ALM-1).
+            book.forget(actor);
+        }
+        refused_take(error)
+    })?;
     let here = local(offload, path, config, taken.end).await?;
     let (database, at, uploads, seeds) = match here {
         Some(Current { database, seeds }) => (database, taken.end, taken.uploads, seeds),
@@ -79,7 +95,8 @@ pub(super) async fn open(
             (database, at, uploads, false)
         }
     };
-    let begun = cluster.begin(actor, taken.generation, at, uploads).await;
+    let alarm_ms = alarm_ms(&database).map_err(unreadable)?;
+    let begun = cluster.begin(actor, taken.generation, at, uploads, alarm_ms).await;
     let flags = begun.map_err(|_| no_lease())?;
     let replica = Replica {
         cluster: cluster.clone(),
@@ -92,11 +109,22 @@ pub(super) async fn open(
         offload: Rc::clone(offload),
         metrics: metrics.clone(),
         handing_over: Mutex::new(()),
+        book: Rc::clone(book),
+        is_vague: Cell::new(false),
         gate: (durability == Durability::Gate).then(|| Gate::new(at.txid)),
     };
     let replica = Rc::new(replica);
     database.set_sink(Rc::clone(&replica) as Rc<dyn CommitSink>);
     Ok((database, replica))
+}
+
+/// Whether the guest may change the database while what it committed is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Guest {
+    /// It may; a transaction of its own may be open.
+    Running,
+    /// Its event has ended, or it waits for the commit.
+    Idle,
 }
 
 /// What the local disk has of the state that the history ends with or, without a history, whatever there is.
@@ -147,6 +175,10 @@ fn cannot_open(error: OpenError) -> Refusal {
     }
 }
 
+fn alarm_ms(database: &Database) -> Result<Option<u64>, Error> {
+    Ok(database.alarm()?.wake().map(|wake| wake.at_ms))
+}
+
 fn unreadable(error: Error) -> Refusal {
     Refusal::Storage(error.to_string())
 }
@@ -185,7 +217,7 @@ impl Replica {
         if !self.stands() {
             return Err("the actor is no longer this node's".into());
         }
-        let txid = self.hand_over(database).await.map_err(|error| error.to_string())?;
+        let txid = self.hand_over(database, Guest::Idle).await.map_err(|error| error.to_string())?;
         if let Some(gate) = &self.gate {
             gate.event_ended(txid);
         }
@@ -201,9 +233,9 @@ impl Replica {
     }
 
     /// Hands what was committed to the bucket core; the transaction it leads to.
-    pub(super) async fn hand_over(&self, database: &Database) -> Result<u64, Error> {
+    pub(super) async fn hand_over(&self, database: &Database, guest: Guest) -> Result<u64, Error> {
         let _alone = self.handing_over.lock().await;
-        if let Some(commit) = self.next_commit(database).await? {
+        if let Some(commit) = self.next_commit(database, guest).await? {
             let need = if self.gate.is_some() { Need::Durable } else { Need::Replicated };
             let pushed = self.cluster.push(&self.actor, commit, need).await;
             pushed.map_err(|error| Error::NotDurable(error.to_string()))?;
@@ -234,11 +266,14 @@ impl Replica {
     }
 
     /// What was committed since the last one, in the form the history needs.
-    async fn next_commit(&self, database: &Database) -> Result<Option<Commit>, Error> {
+    async fn next_commit(&self, database: &Database, guest: Guest) -> Result<Option<Commit>, Error> {
         let changes = database.take_changes().await?;
         let from = self.taken.get();
         let txid = from.txid + 1;
         if changes.is_none() && !self.seeds.get() {
+            if guest == Guest::Idle && self.is_vague.take() {
+                self.cluster.settled(&self.actor, from.txid, alarm_ms(database)?).await;
+            }
             return Ok(None);
         }
         // Should this be given up while a snapshot is made, the next one makes it.
@@ -257,7 +292,13 @@ impl Replica {
         self.seeds.set(false);
         let to = Point { txid, checksum };
         self.taken.set(to);
-        Ok(Some(Commit { to, content }))
+        let alarm = match guest {
+            Guest::Idle => Outlook::exact(alarm_ms(database)?),
+            // The book is told of an alarm before the database is, so it is no later than what was committed.
+            Guest::Running => Outlook::not_before(self.book.wake(&self.actor).map(|wake| wake.at_ms)),
+        };
+        self.is_vague.set(!alarm.is_exact);
+        Ok(Some(Commit { to, content, alarm }))
     }
 
     /// The database is about to be closed: waits until all of it is in the bucket. Whether it is.
@@ -267,7 +308,7 @@ impl Replica {
         }
         let last = async {
             let _alone = self.handing_over.lock().await;
-            let commit = self.next_commit(database).await.map_err(|error| error.to_string())?;
+            let commit = self.next_commit(database, Guest::Idle).await.map_err(|error| error.to_string())?;
             let txid = self.taken.get().txid;
             let landed = self.cluster.landed(&self.actor, commit, txid, Need::Replicated).await;
             landed.map(drop).map_err(|error| error.to_string())
@@ -306,7 +347,7 @@ impl CommitSink for Replica {
     fn flush<'a>(&'a self, database: &'a Database) -> Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>> {
         Box::pin(async move {
             let _alone = self.handing_over.lock().await;
-            let commit = self.next_commit(database).await?;
+            let commit = self.next_commit(database, Guest::Idle).await?;
             let txid = self.taken.get().txid;
             let landed = self.cluster.landed(&self.actor, commit, txid, Need::Durable).await;
             landed.map(drop).map_err(|error| Error::NotDurable(error.to_string()))

@@ -27,7 +27,7 @@ use super::{
     Shard,
     gate::{self, Gated, GatedCalls, GatedOutbound, GatedSockets},
     guest::{MemoryMeter, MeteredInstance},
-    replica::{self, Replica},
+    replica::{self, Means, Replica},
 };
 use crate::{
     metrics::ShardMetrics,
@@ -208,16 +208,14 @@ impl World for ShardWorld {
             let path = self.database_path(id);
             let durability =
                 self.node.classes.get(&id.class).map_or_else(Durability::default, |class| class.durability);
-            let opened = replica::open(
+            let means = Means {
                 cluster,
-                &self.offload,
-                id,
-                &path,
-                &self.node.storage,
-                &self.node.metrics.cluster,
-                durability,
-            )
-            .await;
+                offload: &self.offload,
+                config: &self.node.storage,
+                metrics: &self.node.metrics.cluster,
+                book: &self.book,
+            };
+            let opened = replica::open(means, id, &path, durability).await;
             if let Err(refusal) = &opened {
                 tracing::warn!(class = %id.class, name = %id.name, "{refusal}");
             }
@@ -344,7 +342,9 @@ impl World for ShardWorld {
             Some(class) if class.code.load().version.hooks().alarm => {}
             _ => return Target::Mute,
         }
-        if self.database_path(id).exists() { Target::Ready } else { Target::Gone }
+        // In a cluster the bucket tells, once the actor is this node's.
+        let is_there = self.node.cluster.is_some() || self.database_path(id).exists();
+        if is_there { Target::Ready } else { Target::Gone }
     }
 
     fn alarm_event(&self) -> (ActorEvent, impl Future<Output = bool> + 'static) {

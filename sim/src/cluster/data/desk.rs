@@ -9,7 +9,10 @@ use std::{
 };
 
 use futures::channel::oneshot;
-use wasmkeep_protocol::clock::{Moment, Now};
+use wasmkeep_protocol::{
+    NodeId,
+    clock::{Moment, Now},
+};
 use wasmkeep_replica::{Hold, Surroundings};
 
 use super::{DataCall, DataReply};
@@ -50,6 +53,8 @@ pub struct Standing {
 pub struct Desk {
     /// Its process.
     pub pid: Pid,
+    /// Its node.
+    pub node: NodeId,
     /// What is broken on purpose.
     pub flaw: Option<Flaw>,
     /// Files before a snapshot is made whatever the schedule says; 0 leaves it to the schedule.
@@ -68,7 +73,7 @@ pub struct Desk {
 
 impl Desk {
     pub(super) fn new(
-        pid: Pid,
+        (pid, node): (Pid, NodeId),
         parameters: &Parameters,
         flaw: Option<Flaw>,
         (time, clocks): (Time, Clocks),
@@ -76,6 +81,7 @@ impl Desk {
     ) -> Rc<Self> {
         Rc::new(Self {
             pid,
+            node,
             flaw,
             eager_snapshots: parameters.eager_snapshots,
             event_max: parameters.event_max,

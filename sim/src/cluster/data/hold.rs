@@ -17,7 +17,11 @@ use futures::{
     channel::{mpsc, oneshot},
     future::{Either, select},
 };
-use wasmkeep_protocol::{history::Point, replication::SnapshotSchedule};
+use wasmkeep_protocol::{
+    alarm::{Outlook, Posts},
+    history::Point,
+    replication::SnapshotSchedule,
+};
 use wasmkeep_replica::{
     Commit, Content, GivenUp, History, HistoryError, Need, RestoreError, Restorer, Uploader, Ways, collect,
 };
@@ -190,11 +194,11 @@ impl Hold {
         }
         let way = || Way::new(&self.desk);
         let uploads = Uploader::new(
-            Ways { urgent: way(), ordinary: way() },
+            Ways { urgent: way(), ordinary: way(), spare: way() },
             Simulated(self.desk.clone()),
             self.held(),
-            self.folder(),
-            generation,
+            stage::subject(actor),
+            Posts::new(self.desk.node.clone(), generation),
             history.end().unwrap_or(Point::START),
             SnapshotSchedule::new(history.uploads_since_snapshot()),
         );
@@ -257,7 +261,8 @@ impl Hold {
             }
         };
         opened.seeds.set(false);
-        Ok(uploads.push(Commit { to: Point { txid, checksum }, content })?)
+        let alarm = Outlook::exact(None);
+        Ok(uploads.push(Commit { to: Point { txid, checksum }, content, alarm })?)
     }
 
     fn now_ms(&self) -> i64 {

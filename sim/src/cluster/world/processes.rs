@@ -33,7 +33,8 @@ impl World {
         let process =
             Process::new(pid, stage::node(node), clocks, self.time, &self.parameters, self.flaw, dice);
         let dice = self.dice.fork();
-        let data = Data::new(pid, disk, &self.parameters, self.flaw, (self.time, clocks), dice);
+        let data =
+            Data::new((pid, stage::node(node)), disk, &self.parameters, self.flaw, (self.time, clocks), dice);
         if self.calm {
             data.calm_down();
         }

@@ -85,14 +85,18 @@ fn nothing_a_commit_on_its_way_needs_is_deleted() {
 #[test]
 fn what_was_committed_and_is_not_known_is_covered_at_its_earliest() {
     let mut posts = Posts::new(node(), 1);
-    let unclear = at(70).or_not_before(Some(40)).or_not_before(None);
-    assert_eq!(unclear, Outlook { at_ms: Some(40), is_exact: false });
-    assert_eq!(commit(&mut posts, 1, unclear), Some(post(40, 1, 1)));
+    assert_eq!(commit(&mut posts, 1, Outlook::not_before(Some(40))), Some(post(40, 1, 1)));
     assert_eq!(posts.tidy(), None);
     posts.settled(2, None);
     assert_eq!(posts.tidy(), None, "of another state");
     posts.settled(1, Some(70));
     assert_eq!(tidy(&mut posts, &[]), [Tidy::Put(post(70, 1, 1)), Tidy::Delete(post(40, 1, 1))]);
+    let unclear = Outlook::not_before(Some(70));
+    assert_eq!(posts.before(2, unclear), None);
+    posts.settled(2, None);
+    assert_eq!(posts.tidy(), None, "it has not landed");
+    posts.landed(2, unclear);
+    assert_eq!(tidy(&mut posts, &[]), [Tidy::Delete(post(70, 1, 1))]);
 }
 
 // R-ALM-1
@@ -105,9 +109,11 @@ fn the_next_owner_relies_on_what_it_has_not_seen_and_clears_it_away_once_it_need
     assert_eq!(posts.tidy(), None);
     assert_eq!(commit(&mut posts, 11, at(80)), None);
     let theirs = [post(50, 4, 9), post(50, 6, 1)];
-    let expected =
-        [Tidy::Put(post(80, 5, 11)), Tidy::Find(50), Tidy::Delete(post(50, 4, 9))].map(|tidy| tidy);
+    let expected = [Tidy::Put(post(80, 5, 11)), Tidy::Find(50), Tidy::Delete(post(50, 4, 9))];
     assert_eq!(tidy(&mut posts, &theirs), expected, "never one of a later hold");
+    let ours = [post(50, 5, 12)];
+    posts.noticed(ours[0].clone());
+    assert_eq!(tidy(&mut posts, &[]), [], "nor one that this hold put after the actor was deleted");
 
     let mut posts = opened();
     assert_eq!(commit(&mut posts, 10, at(30)), Some(post(30, 5, 10)));
@@ -225,7 +231,7 @@ impl Model {
     fn commit(&mut self, posts: &mut Posts, txid: u64) -> bool {
         let at_ms = self.alarm();
         let outlook = match self.below(5) {
-            0 => Outlook::exact(at_ms).or_not_before(self.alarm()),
+            0 => Outlook::not_before(at_ms.into_iter().chain(self.alarm()).min()),
             _ => Outlook::exact(at_ms),
         };
         if let Some(post) = posts.before(txid, outlook) {
@@ -244,6 +250,9 @@ impl Model {
         }
         if !lands || !answered {
             return false;
+        }
+        if self.below(4) == 0 {
+            posts.settled(txid, at_ms);
         }
         posts.landed(txid, outlook);
         if self.below(2) == 0 {

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
-    records::{NodeRecord, NodeState, Nonce, Presence, Process},
+    records::{NodeRecord, NodeState, Nonce, Presence, Process, Shape},
     store::Version,
     view::Peer,
 };
@@ -30,6 +30,7 @@ fn view(nodes: &[(&str, NodeState)]) -> View {
             state: state.clone(),
             written_at_ms: 0,
             ttl: Duration::from_secs(10),
+            shape: Shape::NONE,
             presence: Arc::new(Presence::default()),
         };
         (node(id), Peer { version: Version::new("v"), record: Ok(Arc::new(record)), written: at(100) })

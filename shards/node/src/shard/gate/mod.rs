@@ -38,7 +38,7 @@ use wasmkeep_storage::Database;
 
 pub(super) use self::guards::{GatedCalls, GatedOutbound, GatedSockets};
 use self::{guards::HeldSocket, queue::Queue};
-use super::replica::Replica;
+use super::replica::{Guest, Replica};
 
 /// Something an actor said.
 enum Held {
@@ -281,15 +281,17 @@ impl Gated {
         self.gate.in_event.set(true);
         if self.replica.needs_whole() {
             // Later it could have to wait for a transaction of the event. What fails here fails again at its end.
-            let _ = self.replica.hand_over(&self.database).await;
+            let _ = self.replica.hand_over(&self.database, Guest::Idle).await;
         }
         run(&self.gate, event, answer, || self.hand_over()).await
     }
 
     async fn hand_over(&self) -> Result<u64, Stuck> {
-        self.replica.hand_over(&self.database).await.map_err(|_| match self.database.is_busy() {
-            true => Stuck::Busy,
-            false => Stuck::Refused,
+        self.replica.hand_over(&self.database, Guest::Running).await.map_err(|_| {
+            match self.database.is_busy() {
+                true => Stuck::Busy,
+                false => Stuck::Refused,
+            }
         })
     }
 }
