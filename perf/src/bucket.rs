@@ -101,6 +101,12 @@ impl BucketServer {
         Ok(Self { address, shared })
     }
 
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// What a node needs in its environment.
     #[must_use]
     pub fn environment(&self) -> [(&'static str, String); 5] {

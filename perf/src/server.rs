@@ -89,6 +89,14 @@ impl Server {
         String::from_utf8_lossy(&text[from..]).into_owned()
     }
 
+    /// Whether it has not ended.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn runs(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
     /// Waits until it ends by itself.
     ///
     /// # Errors

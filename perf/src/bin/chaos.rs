@@ -1,27 +1,31 @@
-//! Hurts the nodes of a real cluster one after another, with clients writing all the while, and compares what the
-//! actors have in the end with what the clients were told: nothing acknowledged may be lost, nothing may be there twice,
-//! nothing refused may have run. Prints how long the actors of a killed node were away.
+//! Hurts the nodes of a real cluster and cuts their ways one after another, with clients writing and reading all the
+//! while, and compares what the actors have in the end with what the clients were told: nothing acknowledged may be lost,
+//! nothing may be there twice, nothing refused may have run, no alarm may be missed, and no answer may be one that is
+//! not documented. Prints how long the actors of a lost node were away.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     process::ExitCode,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Parser;
 use hdrhistogram::Histogram;
 use wasmkeep_perf::{
     chaos::{
-        nodes::{Harm, Nodes},
-        record::{Fate, Record, numbers},
+        alarms::{Alarms, Fired},
+        clients::{Clients, Reads, name, stored},
+        harm::Harm,
+        nodes::{Nodes, Setting, sample},
+        record::Record,
     },
     machine, process,
 };
 
-/// Kills, freezes and stops nodes of a cluster under load.
+/// Kills, freezes and stops nodes of a cluster under load, and cuts them off from the bucket and from each other.
 #[derive(Debug, Parser)]
 struct Flags {
     /// The node's binary.
@@ -37,160 +41,169 @@ struct Flags {
     nodes: usize,
 
     /// How many times a node is hurt.
-    #[arg(long, value_name = "N", default_value_t = 6)]
+    #[arg(long, value_name = "N", default_value_t = 15)]
     harms: usize,
 
-    /// Actors written to, each by one client of its own.
+    /// Which harm of the round comes first.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    from: usize,
+
+    /// Kills and wiped disks alone.
+    #[arg(long)]
+    kills_only: bool,
+
+    /// Actors written to and read, each by a client of its own.
     #[arg(long, value_name = "N", default_value_t = 12)]
     actors: usize,
 
-    /// Folder for the bucket and the data directories.
+    /// Nodes talk plain HTTP with each other, and not TLS.
+    #[arg(long)]
+    plaintext: bool,
+
+    /// Folder for the data directories.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     data_dir: PathBuf,
 }
 
-/// Between two writes of one client.
-const PAUSE: Duration = Duration::from_millis(30);
-
-/// Between a node that came back and the next harm.
+/// Between a cluster that is whole again and the next harm.
 const CALM: Duration = Duration::from_secs(4);
 
-/// Longest time an actor may be away: the takeover at its latest and its restore, with room for a loaded machine.
-const AWAY_MAX: Duration = Duration::from_secs(60);
+/// What was done, and what came of it. How long actors were away is in milliseconds.
+struct Harms {
+    /// Of killed nodes.
+    killed: Histogram<u64>,
+    /// Of nodes that were frozen or cut off from the bucket.
+    silent: Histogram<u64>,
+    /// One set before each harm.
+    alarms: Alarms,
+}
 
-/// Every number an actor has, as one value: a query gives a bounded number of rows.
-const ALL: &str = "SELECT json_group_array(n) FROM (SELECT n FROM w ORDER BY rowid)";
+/// What the clients know in the end.
+struct Told {
+    records: Vec<Record>,
+    reads: Vec<Reads>,
+    harms: Harms,
+}
+
+impl Flags {
+    fn harms(&self) -> impl Iterator<Item = (usize, Harm)> {
+        let kills_only = self.kills_only;
+        (self.from..self.from + self.harms).map(move |turn| (turn, Harm::of(turn, kills_only)))
+    }
+}
 
 fn main() -> Result<ExitCode> {
     let flags = Flags::parse();
     let folder = tempfile::Builder::new().prefix("wasmkeep-chaos-").tempdir_in(&flags.data_dir)?;
     println!("machine: {}", machine::describe());
     println!("node: {}", machine::version_of(&flags.wasmkeep, "--version")?);
-    let nodes = Nodes::start(&flags.wasmkeep, &flags.guests, folder.path(), flags.nodes)?;
-    let done = AtomicBool::new(false);
-    let turn = AtomicUsize::new(0);
-    let (records, away) = thread::scope(|scope| -> Result<_> {
-        let clients: Vec<_> = (0..flags.actors)
-            .map(|actor| {
-                let (nodes, done, turn) = (&nodes, &done, &turn);
-                scope.spawn(move || write(nodes, actor, done, turn))
-            })
-            .collect();
-        let away = harm(&nodes, flags.harms);
-        done.store(true, Ordering::Relaxed);
-        let records: Result<Vec<Record>> =
-            clients.into_iter().map(|client| client.join().expect("no panic")).collect();
-        Ok((records?, away?))
-    })?;
+    println!("between nodes: {}", if flags.plaintext { "plain HTTP" } else { "TLS" });
+    let setting = Setting {
+        binary: flags.wasmkeep.clone(),
+        guest: sample(&flags.guests)?,
+        folder: folder.path().to_owned(),
+        plaintext: flags.plaintext,
+    };
+    let nodes = Nodes::start(setting, flags.nodes)?;
+    let told = hurt(&nodes, &flags)?;
     let mut wrong = Vec::new();
-    for (actor, record) in records.iter().enumerate() {
+    for (actor, record) in told.records.iter().enumerate() {
         wrong.extend(record.judge(&name(actor), &stored(&nodes, actor)?));
     }
+    let fired = told.harms.alarms.look(&nodes)?;
+    wrong.extend(fired.wrong.iter().cloned());
     nodes.stop()?;
-    let acknowledged: usize = records.iter().map(Record::acknowledged).sum();
-    println!("load average: {:.2}", process::load_average()?);
-    println!("{} harms to {} nodes, {acknowledged} acknowledged durable writes", flags.harms, flags.nodes);
-    let ms = |quantile| away.value_at_quantile(quantile);
-    println!("actors of a killed node were away: p50 {} ms, p99 {} ms, of {}", ms(0.5), ms(0.99), away.len());
+    report(&flags, &told, &fired)?;
     wrong.iter().for_each(|text| println!("WRONG: {text}"));
-    println!("nothing acknowledged lost, nothing twice: {}", if wrong.is_empty() { "yes" } else { "NO" });
+    println!(
+        "nothing acknowledged lost, nothing twice, no alarm missed: {}",
+        if wrong.is_empty() { "yes" } else { "NO" }
+    );
     Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn name(actor: usize) -> String {
-    format!("actor-{actor}")
+/// Runs the clients while the nodes are hurt.
+fn hurt(nodes: &Nodes, flags: &Flags) -> Result<Told> {
+    let clients = Clients::new(nodes);
+    thread::scope(|scope| -> Result<_> {
+        let clients = &clients;
+        let writers: Vec<_> =
+            (0..flags.actors).map(|actor| scope.spawn(move || clients.write(actor))).collect();
+        let readers: Vec<_> =
+            (0..flags.actors).map(|actor| scope.spawn(move || clients.read(actor))).collect();
+        let harms = harm(nodes, flags.harms());
+        clients.stop();
+        let records: Result<Vec<_>> =
+            writers.into_iter().map(|client| client.join().expect("no panic")).collect();
+        let reads: Result<Vec<_>> =
+            readers.into_iter().map(|client| client.join().expect("no panic")).collect();
+        Ok(Told { records: records?, reads: reads?, harms: harms? })
+    })
 }
 
-/// One client's life: writes numbers to its actor through one node after another, and notes what it is told.
-fn write(nodes: &Nodes, actor: usize, done: &AtomicBool, turn: &AtomicUsize) -> Result<Record> {
-    let mut record = Record::default();
-    let mut has_table = false;
-    while !done.load(Ordering::Relaxed) {
-        let node = turn.fetch_add(1, Ordering::Relaxed) % nodes.count();
-        let sql = |kind: &str| format!("/actor/sql/{}/sql?as={kind}", name(actor));
-        if !has_table {
-            let answer =
-                nodes.ask(node, "POST", &sql("durable"), b"CREATE TABLE IF NOT EXISTS w (n INTEGER)");
-            has_table = Fate::of(&answer)? == Fate::Acknowledged;
-            continue;
-        }
-        let number = record.next();
-        let insert = format!("INSERT INTO w VALUES ({number})");
-        let answer = nodes.ask(node, "POST", &sql("durable"), insert.as_bytes());
-        record.note(number, Fate::of(&answer)?);
-        thread::sleep(PAUSE);
-    }
-    Ok(record)
-}
-
-/// Hurts one node after another; how long its actors were away, in milliseconds.
-fn harm(nodes: &Nodes, harms: usize) -> Result<Histogram<u64>> {
-    let mut away = Histogram::new(3)?;
+/// Hurts one node after another.
+fn harm(nodes: &Nodes, harms: impl Iterator<Item = (usize, Harm)>) -> Result<Harms> {
+    let mut hurt =
+        Harms { killed: Histogram::new(3)?, silent: Histogram::new(3)?, alarms: Alarms::default() };
     thread::sleep(CALM);
-    for turn in 0..harms {
-        let (victim, harm) = (turn % nodes.count(), Harm::of(turn));
-        let probe = actor_of(nodes, victim)?;
+    for (turn, harm) in harms {
+        let victim = turn % nodes.count();
+        let probe = format!("/actor/sql/{}/size", nodes.actor_of(victim, "probe")?);
+        hurt.alarms.set(nodes, victim)?;
         let began = Instant::now();
-        nodes.hurt(victim, harm)?;
-        let back = wait_for(nodes, victim, &probe)?;
-        println!("{harm:?} of {}: its actor was away for {:.1} s", Nodes::name(victim), back.as_secs_f64());
-        if harm != Harm::Terminate {
-            away.record(u64::try_from(back.as_millis())?)?;
+        let away = harm.carry_out(nodes, victim, &probe)?;
+        let took = began.elapsed().as_secs_f64();
+        match away {
+            Some(away) => println!(
+                "{harm:?} of {}: its actor was away for {:.1} s; whole again after {took:.1} s",
+                Nodes::name(victim),
+                away.as_secs_f64()
+            ),
+            None => println!("{harm:?} of {}: whole again after {took:.1} s", Nodes::name(victim)),
         }
-        if harm == Harm::Freeze {
-            // Longer than its lease already: the others have its actors.
-            thread::sleep(Duration::from_secs(20).saturating_sub(began.elapsed()));
-            nodes.thaw(victim)?;
+        if let Some(away) = away {
+            let is_killed = matches!(harm, Harm::Kill | Harm::KillAndWipe);
+            let of = if is_killed { &mut hurt.killed } else { &mut hurt.silent };
+            of.record(u64::try_from(away.as_millis())?)?;
         }
-        nodes.revive(victim)?;
         thread::sleep(CALM);
     }
-    Ok(away)
+    Ok(hurt)
 }
 
-/// An actor that the node has: a new one, first asked for there.
-fn actor_of(nodes: &Nodes, node: usize) -> Result<String> {
-    for attempt in 0..100 {
-        let path = format!("/actor/sql/probe-{node}-{attempt}-{}/size", process_time());
-        let answer = nodes.ask(node, "GET", &path, b"")?;
-        if answer.status == 200 && answer.node.as_deref() == Some(&Nodes::name(node)) {
-            return Ok(path);
-        }
-        thread::sleep(Duration::from_millis(100));
+fn report(flags: &Flags, told: &Told, fired: &Fired) -> Result<()> {
+    println!("load average: {:.2}", process::load_average()?);
+    let mut counts = BTreeMap::new();
+    for (_, harm) in flags.harms() {
+        *counts.entry(harm).or_insert(0) += 1;
     }
-    bail!("{} takes no actor", Nodes::name(node))
-}
-
-fn process_time() -> u128 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis())
-}
-
-/// How long it takes until another node answers for the actor.
-fn wait_for(nodes: &Nodes, victim: usize, path: &str) -> Result<Duration> {
-    let began = Instant::now();
-    let other = (victim + 1) % nodes.count();
-    while began.elapsed() < AWAY_MAX {
-        match nodes.ask(other, "GET", path, b"") {
-            Ok(answer) if answer.status == 200 => return Ok(began.elapsed()),
-            Ok(answer) if matches!(answer.status, 503 | 504) => {}
-            Ok(answer) => bail!("{path} was answered {}: {}", answer.status, answer.text()),
-            Err(error) => bail!("{}, which was not hurt, did not answer: {error}", Nodes::name(other)),
-        }
-        thread::sleep(Duration::from_millis(100));
+    let counts: Vec<String> = counts.iter().map(|(harm, count)| format!("{count} {harm:?}")).collect();
+    println!("{} harms to {} nodes: {}", flags.harms, flags.nodes, counts.join(", "));
+    let kills = told.harms.killed.len();
+    for (what, away) in [("killed", &told.harms.killed), ("silent", &told.harms.silent)] {
+        let ms = |quantile| away.value_at_quantile(quantile);
+        let (p50, p99, count) = (ms(0.5), ms(0.99), away.len());
+        println!("an actor of a {what} node was away: p50 {p50} ms, p99 {p99} ms, of {count}");
     }
-    bail!("nobody answers for {path} after {AWAY_MAX:?}")
-}
-
-/// What the actor has, once it can be asked.
-fn stored(nodes: &Nodes, actor: usize) -> Result<Vec<u64>> {
-    let began = Instant::now();
-    let path = format!("/actor/sql/{}/sql?as=query", name(actor));
-    loop {
-        match nodes.ask(actor % nodes.count(), "POST", &path, ALL.as_bytes()) {
-            Ok(answer) if answer.status == 200 => return numbers(&answer),
-            Ok(answer) if began.elapsed() > AWAY_MAX => bail!("{path}: {} {}", answer.status, answer.text()),
-            Err(error) if began.elapsed() > AWAY_MAX => bail!("{path}: {error}"),
-            Ok(_) | Err(_) => thread::sleep(Duration::from_millis(200)),
-        }
-    }
+    println!("kills: {kills}");
+    let acknowledged: usize = told.records.iter().map(Record::acknowledged).sum();
+    println!("acknowledged durable writes: {acknowledged}");
+    let sum = |of: fn(&Reads) -> usize| told.reads.iter().map(of).sum::<usize>();
+    let longest = told.reads.iter().map(|reads| reads.longest).max().unwrap_or_default();
+    println!(
+        "GETs: {} served, {} of them kept for a takeover, {} refused; the longest took {:.1} s",
+        sum(|reads| reads.served),
+        sum(|reads| reads.kept),
+        sum(|reads| reads.refused),
+        longest.as_secs_f64()
+    );
+    println!(
+        "alarms: {} of {} fired, {} more than once; late by p50 {} ms, at most {} ms",
+        fired.late_ms.len(),
+        told.harms.alarms.count(),
+        fired.again,
+        fired.late_ms.get(fired.late_ms.len() / 2).copied().unwrap_or_default(),
+        fired.late_ms.last().copied().unwrap_or_default()
+    );
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! What a client knows of its writes, and what the actors have in the end.
 
-use std::{collections::BTreeMap, io};
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
 
@@ -18,12 +18,12 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// What an answer to a durable write says.
+    /// What an answer to a durable write says, or that there is none.
     ///
     /// # Errors
     /// An answer that no document knows of.
-    pub fn of(answer: &io::Result<Answer>) -> Result<Self> {
-        let Ok(answer) = answer else { return Ok(Self::Unknown) };
+    pub fn of(answer: Option<&Answer>) -> Result<Self> {
+        let Some(answer) = answer else { return Ok(Self::Unknown) };
         let text = answer.text();
         Ok(match answer.status {
             200 if text.contains("\"ok\"") => Self::Acknowledged,
@@ -35,6 +35,21 @@ impl Fate {
             504 => Self::Unknown,
             status => bail!("a write was answered {status}: {text}"),
         })
+    }
+}
+
+/// What became of a GET or a query that changes nothing.
+///
+/// # Errors
+/// An answer that no document knows of.
+pub fn was_served(answer: &Answer) -> Result<bool> {
+    let text = answer.text();
+    match answer.status {
+        200 => Ok(true),
+        500 if text.contains("lost the actor") => Ok(false),
+        503 if answer.retry_after => Ok(false),
+        504 => Ok(false),
+        status => bail!("a read was answered {status}: {text}"),
     }
 }
 
@@ -60,6 +75,13 @@ impl Record {
     #[must_use]
     pub fn acknowledged(&self) -> usize {
         self.writes.values().filter(|fate| **fate == Fate::Acknowledged).count()
+    }
+
+    /// How many there may be: those acknowledged, and those of which nobody knows with them.
+    #[must_use]
+    pub fn bounds(&self) -> (usize, usize) {
+        let may_be = self.writes.values().filter(|fate| **fate != Fate::Refused).count();
+        (self.acknowledged(), may_be)
     }
 
     /// What of `found`, in the order in which it was stored, must not be.
@@ -94,6 +116,16 @@ impl Record {
         }
         wrong
     }
+}
+
+/// How many numbers an actor has, from the answer to a query for that.
+///
+/// # Errors
+/// Not such an answer.
+pub fn count(answer: &Answer) -> Result<usize> {
+    let value: serde_json::Value = serde_json::from_str(&answer.text()).context("the rows")?;
+    let count = value["ok"]["rows"][0][0].as_u64().with_context(|| format!("a count in {value}"))?;
+    Ok(usize::try_from(count)?)
 }
 
 /// The numbers that an actor has, from the answer to a query for them.
@@ -146,17 +178,17 @@ mod tests {
     #[test]
     fn an_answer_says_whether_a_write_stands() {
         let answer = |status, text: &str, retry_after| {
-            Ok(Answer { status, body: text.as_bytes().to_vec(), retry_after, node: None })
+            Some(Answer { status, body: text.as_bytes().to_vec(), retry_after, node: None })
         };
         for (given, fate) in [
             (answer(200, r#"{"ok":{"rows":1}}"#, false), Fate::Acknowledged),
             (answer(503, "the actor's node is not reachable; retry", true), Fate::Refused),
             (answer(503, "the actor's node did not answer; retry", true), Fate::Unknown),
             (answer(504, "", false), Fate::Unknown),
-            (Err(io::ErrorKind::ConnectionReset.into()), Fate::Unknown),
+            (None, Fate::Unknown),
         ] {
-            assert_eq!(Fate::of(&given).unwrap(), fate, "{given:?}");
+            assert_eq!(Fate::of(given.as_ref()).unwrap(), fate, "{given:?}");
         }
-        assert!(Fate::of(&answer(418, "", false)).is_err());
+        assert!(Fate::of(answer(418, "", false).as_ref()).is_err());
     }
 }
