@@ -150,8 +150,7 @@ fn a_gated_actor_that_is_never_idle_gets_its_snapshots_in_time() {
             });
         }
     });
-    let kinds: Vec<bool> =
-        bucket.seen().iter().filter(|seen| is_upload(seen)).map(|seen| is_snapshot(seen)).collect();
+    let kinds: Vec<bool> = bucket.seen().iter().filter(|seen| is_upload(seen)).map(is_snapshot).collect();
     // The one that is under way when the 64th lands, and one for what came while the event ran.
     let longest = kinds.split(|is_snapshot| *is_snapshot).map(<[bool]>::len).max().unwrap();
     assert!((64..=66).contains(&longest), "{longest} uploads without a snapshot");
