@@ -190,6 +190,13 @@ pub const RESTORE_BYTES_MAX: u64 = 256 << 20;
 /// Reads that one restore has in flight or waits to have (R-RST-1).
 pub const RESTORE_READS_PER_ACTOR: usize = 8;
 
+/// Bytes that one restore reads ahead of what it applies, beside the reads it has in flight.
+pub const RESTORE_AHEAD_BYTES: u64 = 4 << 20;
+
+/// Restores of a node that check and write what they have read at once. Each takes a core while it does, from the
+/// shards where there are no others; two do more than a gigabyte a second.
+pub const RESTORES_APPLIED_AT_ONCE: usize = 2;
+
 /// Tries of one file's read in one restore (R-RST-2).
 pub const RESTORE_TRIES_MAX: u32 = 3;
 

@@ -19,6 +19,7 @@ mod reaper;
 mod restore;
 mod send;
 mod surroundings;
+mod turns;
 mod uploader;
 
 pub use alarms::{Overdue, Subject, forget, overdue, whose};

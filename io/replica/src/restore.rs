@@ -1,26 +1,26 @@
 //! Rebuilding an actor's database from its history (R-RST-1 to R-RST-5).
 //!
-//! Files are applied in order while up to eight are being read ahead. The time a restore has counts only what it
-//! waits for the bucket to bring the next file: not listing, not the local disk, not waiting for a turn among the
-//! node's restores, and not what their bytes added to the limits of a file's tries. So no restore is ended
-//! because of what others read, and one that is alone on the node gets nothing beyond its own time.
+//! Files are applied in order, small ones together, while up to eight others are being read. The time a restore has
+//! counts only what it waits for the bucket to bring the next file: not listing, not the local disk, not waiting for a
+//! turn among the node's restores, and not what their bytes added to the limits of a file's tries. So no restore is
+//! ended because of what others read, and one that is alone on the node gets nothing beyond its own time.
 
 use std::{
-    collections::VecDeque,
+    collections::BTreeMap,
     future::{Future, poll_fn},
     path::Path,
-    pin::{Pin, pin},
+    pin::pin,
     rc::Rc,
     task::Poll,
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures::{Stream, future::LocalBoxFuture, stream::FuturesOrdered};
+use futures::{StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 use wasmkeep_bucket::{Bucket, Key};
 use wasmkeep_protocol::{
     history::{HistoryFile, Plan, Point},
-    limits::RESTORE_READS_PER_ACTOR,
+    limits::{RESTORE_AHEAD_BYTES, RESTORE_READS_PER_ACTOR, RESTORES_APPLIED_AT_ONCE},
     object_keys,
     replication::restore_limit,
 };
@@ -31,6 +31,7 @@ use crate::{
     history::{History, HistoryError, look},
     read::{Excuse, ReadFailure, Wanted, read},
     surroundings::{Surroundings, within_moving},
+    turns::Turns,
 };
 
 /// Listings one restore goes through when planned files vanish under it: the actor's last owner is collecting.
@@ -90,13 +91,16 @@ pub struct Restorer<B, S> {
     lists: B,
     surroundings: S,
     budget: ReadBudget,
+    /// Of applying files.
+    turns: Turns,
     pages_max: u32,
 }
 
 impl<B: Bucket, S: Surroundings> Restorer<B, S> {
     /// `reads` and `lists` are ways to the same bucket; databases of more than `pages_max` pages are refused.
     pub fn new(reads: B, lists: B, surroundings: S, budget: ReadBudget, pages_max: u32) -> Self {
-        Self { reads, lists, surroundings, budget, pages_max }
+        let turns = Turns::new(RESTORES_APPLIED_AT_ONCE);
+        Self { reads, lists, surroundings, budget, turns, pages_max }
     }
 
     /// What the bucket has of the actor. Its end tells whether a local database with that checksum is current.
@@ -158,15 +162,22 @@ impl<B: Bucket, S: Surroundings> Restorer<B, S> {
         let bytes = wanted.iter().map(|(_, wanted)| wanted.bytes).sum();
         let mut reads = Ahead::new(self, wanted.iter().map(|(_, wanted)| wanted));
         let mut time = WaitingTime::new(restore_limit(bytes, wanted.len() as u64));
-        for (file, _) in &wanted {
-            let bytes = time.wait(&self.surroundings, &mut reads).await??;
-            let file = *file;
-            let applied = self.surroundings.work(move || {
-                let done = building.apply(file, &bytes);
-                (building, done)
-            });
+        let mut applied = 0;
+        while applied < wanted.len() {
+            let mut bodies = vec![time.wait(&self.surroundings, &mut reads).await??];
+            reads.add_what_is_there(&mut bodies);
+            let files: Vec<_> = wanted[applied..].iter().map(|(file, _)| *file).zip(bodies).collect();
+            applied += files.len();
+            let applying = async {
+                let _turn = self.turns.take().await;
+                let apply = move || {
+                    let done = files.iter().try_for_each(|(file, body)| building.apply(*file, body));
+                    (building, done)
+                };
+                self.surroundings.work(apply).await
+            };
             let done;
-            (building, done) = reads.meanwhile(applied).await.ok_or(RestoreError::GivenUp)?;
+            (building, done) = reads.meanwhile(applying).await.ok_or(RestoreError::GivenUp)?;
             done?;
         }
         Ok(self.work(move || building.finish()).await??)
@@ -187,62 +198,109 @@ fn key_of(folder: &str, file: &HistoryFile) -> Key {
 
 type ReadResult = Result<Bytes, ReadFailure>;
 
-/// The reads of one restore, in order, a few of them ahead of what is applied.
+/// The reads of one restore, a few of them at a time, whose results are taken in order.
 struct Ahead<'a> {
+    /// Of all files, in order.
+    excuses: Vec<Rc<Excuse>>,
     /// Not begun, the next one last.
-    left: Vec<(Rc<Excuse>, LocalBoxFuture<'a, ReadResult>)>,
-    under_way: FuturesOrdered<LocalBoxFuture<'a, ReadResult>>,
-    /// Of those under way and those that ended early, in order.
-    excuses: VecDeque<Rc<Excuse>>,
-    ended: VecDeque<ReadResult>,
+    left: Vec<Reading<'a>>,
+    under_way: FuturesUnordered<Reading<'a>>,
+    /// Ended and not taken, by the file's place in the order.
+    ended: BTreeMap<usize, ReadResult>,
+    /// Bytes of those.
+    ended_bytes: u64,
+    /// The place of the file that is taken next.
+    next: usize,
+}
+
+/// Gives the file's place in the order, too.
+type Reading<'a> = LocalBoxFuture<'a, (usize, ReadResult)>;
+
+fn length(result: &ReadResult) -> u64 {
+    result.as_ref().map_or(0, |body| body.len() as u64)
 }
 
 impl<'a> Ahead<'a> {
     fn new<B: Bucket, S: Surroundings>(
         restorer: &'a Restorer<B, S>,
-        wanted: impl DoubleEndedIterator<Item = &'a Wanted>,
+        wanted: impl ExactSizeIterator<Item = &'a Wanted>,
     ) -> Self {
         let number = restorer.budget.restore();
-        let begin = |wanted: &'a Wanted| {
-            let excuse = Rc::new(Excuse::default());
-            let shared = Rc::clone(&excuse);
+        let excuses: Vec<_> = (0..wanted.len()).map(|_| Rc::new(Excuse::default())).collect();
+        let begin = |(place, (wanted, excuse)): (usize, (&'a Wanted, &Rc<Excuse>))| {
+            let excuse = Rc::clone(excuse);
             let Restorer { reads, surroundings, budget, .. } = restorer;
-            let reading = async move { read(reads, surroundings, budget, number, wanted, &shared).await };
-            (excuse, Box::pin(reading) as LocalBoxFuture<'a, ReadResult>)
+            let reading =
+                async move { (place, read(reads, surroundings, budget, number, wanted, &excuse).await) };
+            Box::pin(reading) as Reading<'a>
         };
+        let mut left: Vec<_> = wanted.zip(&excuses).enumerate().map(begin).collect();
+        left.reverse();
         Self {
-            left: wanted.rev().map(begin).collect(),
-            under_way: FuturesOrdered::new(),
-            excuses: VecDeque::new(),
-            ended: VecDeque::new(),
+            left,
+            excuses,
+            under_way: FuturesUnordered::new(),
+            ended: BTreeMap::new(),
+            ended_bytes: 0,
+            next: 0,
         }
     }
 
-    /// Begins reads while there is room, and keeps what ended.
+    /// Begins reads while there is room, and keeps what ended. Small files that wait to be taken are in no read's way;
+    /// large ones are, for the memory they take.
     fn go_on(&mut self, context: &mut std::task::Context<'_>) {
         loop {
-            while self.excuses.len() < RESTORE_READS_PER_ACTOR
-                && let Some((excuse, reading)) = self.left.pop()
+            while self.has_room()
+                && let Some(reading) = self.left.pop()
             {
-                self.excuses.push_back(excuse);
-                self.under_way.push_back(reading);
+                self.under_way.push(reading);
             }
-            match Pin::new(&mut self.under_way).poll_next(context) {
-                Poll::Ready(Some(result)) => self.ended.push_back(result),
+            match self.under_way.poll_next_unpin(context) {
+                Poll::Ready(Some((place, result))) => {
+                    self.ended_bytes += length(&result);
+                    self.ended.insert(place, result);
+                }
                 Poll::Ready(None) | Poll::Pending => return,
             }
         }
     }
 
+    fn has_room(&self) -> bool {
+        let waiting = if self.ended_bytes > RESTORE_AHEAD_BYTES { self.ended.len() } else { 0 };
+        self.under_way.len() + waiting < RESTORE_READS_PER_ACTOR
+    }
+
+    fn take(&mut self) -> Option<ReadResult> {
+        let result = self.ended.remove(&self.next)?;
+        self.next += 1;
+        self.ended_bytes -= length(&result);
+        Some(result)
+    }
+
     /// The next file in order.
     async fn next(&mut self) -> ReadResult {
-        let result = poll_fn(|context| {
+        poll_fn(|context| {
             self.go_on(context);
-            self.ended.pop_front().map_or(Poll::Pending, Poll::Ready)
+            self.take().map_or(Poll::Pending, Poll::Ready)
         })
-        .await;
-        self.excuses.pop_front();
-        result
+        .await
+    }
+
+    /// Takes the next files in order that are there, as long as they are small.
+    fn add_what_is_there(&mut self, bodies: &mut Vec<Bytes>) {
+        let mut bytes: u64 = bodies.iter().map(|body| body.len() as u64).sum();
+        while let Some(Ok(body)) = self.ended.get(&self.next) {
+            bytes += body.len() as u64;
+            if bytes > RESTORE_AHEAD_BYTES {
+                return;
+            }
+            bodies.extend(self.take().and_then(Result::ok));
+        }
+    }
+
+    /// What keeps the next file in order from being read.
+    fn excuse(&self) -> Rc<Excuse> {
+        self.excuses.get(self.next).map(Rc::clone).unwrap_or_default()
     }
 
     /// Reads on while other work is waited for.
@@ -273,14 +331,14 @@ impl WaitingTime {
         surroundings: &S,
         reads: &mut Ahead<'_>,
     ) -> Result<ReadResult, RestoreError> {
-        // Begins the first reads, so that there is an excuse to ask.
+        // Begins the first reads, which may have to stand in line.
         poll_fn(|context| {
             reads.go_on(context);
             Poll::Ready(())
         })
         .await;
         let began = surroundings.now();
-        let excuse = reads.excuses.front().map(Rc::clone).unwrap_or_default();
+        let excuse = reads.excuse();
         let queued_before = excuse.queued(began);
         let counted = || {
             let now = surroundings.now();

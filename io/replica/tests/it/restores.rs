@@ -1,12 +1,14 @@
 //! Restores: the plan carried out, its limits, and what a failure leaves.
 
-use std::{fs, time::Duration};
+use std::{cell::Cell, fs, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use futures::FutureExt;
 use wasmkeep_bucket::{Bucket, Precondition};
-use wasmkeep_protocol::history::Point;
-use wasmkeep_replica::{HistoryError, LocalError, ReadFailure, RestoreError, Surroundings};
+use wasmkeep_protocol::{alarm::Outlook, history::Point};
+use wasmkeep_replica::{
+    Commit, Content, HistoryError, LocalError, Need, ReadFailure, RestoreError, Surroundings,
+};
 
 use crate::{
     rig::{FOLDER, Model, Rig, run},
@@ -43,6 +45,68 @@ fn a_restore_builds_beside_and_keeps_what_it_replaces() {
     });
 }
 
+// R-RST-1
+#[test]
+fn eight_reads_go_on_while_one_is_slow() {
+    run(async {
+        let (rig, model) = started(63).await;
+        let (first, budget) = (rig.bucket.keys().await[0].clone(), rig.budget.clone());
+        let most = Rc::new(Cell::new(0));
+        let seen = Rc::clone(&most);
+        rig.bucket.script(move |ask, key| {
+            seen.set(seen.get().max(budget.in_flight().0));
+            match ask {
+                Ask::Get if key == first => Fault::Late(4 * SECOND),
+                Ask::Get => Fault::Late(SECOND),
+                _ => Fault::None,
+            }
+        });
+        let began = rig.clock.now();
+        assert_eq!(rig.restore().await.unwrap().point, model.point());
+        // Four rounds of seven, and five of eight for the other thirty-five.
+        assert_eq!((rig.clock.now() - began, most.get()), (9 * SECOND, 8));
+    });
+}
+
+// R-RST-1
+#[test]
+fn what_waits_for_a_slow_read_is_not_more_than_some_megabytes() {
+    run(async {
+        let (rig, mut model) = started(0).await;
+        let uploader = rig.uploader(1, model.point());
+        crate::rig::driven(&uploader, async {
+            for _ in 0..30 {
+                // A mebibyte in one file.
+                let mut changes = model.change(256, 1);
+                (2..=256).for_each(|pgno| changes.append(model.change(256, pgno)).unwrap());
+                let (to, content, alarm) = (model.point(), Content::Changes(changes), Outlook::exact(None));
+                uploader.push(Commit { to, content, alarm }).unwrap();
+                uploader.landed(model.txid, Need::Replicated).await.unwrap();
+            }
+        })
+        .await;
+        let (first, begun) = (rig.bucket.keys().await[0].clone(), Rc::new(Cell::new(0)));
+        let seen = Rc::clone(&begun);
+        let late = Rc::new(Cell::new(0));
+        let before = Rc::clone(&late);
+        rig.bucket.script(move |ask, key| {
+            if ask != Ask::Get {
+                return Fault::None;
+            }
+            seen.set(seen.get() + 1);
+            if key == first { Fault::Late(4 * SECOND) } else { Fault::Late(SECOND) }
+        });
+        let looking = async {
+            rig.clock.sleep(4 * SECOND - Duration::from_millis(1)).await;
+            before.set(begun.get());
+        };
+        let (restored, ()) = futures::future::join(rig.restore(), looking).await;
+        assert_eq!(restored.unwrap().point, model.point());
+        // The snapshot, seven others, and one for each that ended before there were four megabytes.
+        assert_eq!(late.get(), 11);
+    });
+}
+
 #[test]
 fn an_actor_without_history_is_left_alone_and_a_deleted_one_set_aside() {
     run(async {
@@ -66,7 +130,7 @@ fn each_owner_goes_on_counting_where_the_last_one_ended() {
             let uploader = rig.uploader(generation, restored.point);
             crate::rig::driven(&uploader, async {
                 uploader.push(model.commit(4, 1)).unwrap();
-                uploader.landed(model.txid, wasmkeep_replica::Need::Durable).await.unwrap();
+                uploader.landed(model.txid, Need::Durable).await.unwrap();
             })
             .await;
         }
@@ -128,7 +192,7 @@ fn a_planned_file_that_is_collected_meanwhile_leads_to_another_listing() {
         let uploader = rig.uploader(2, model.point());
         crate::rig::driven(&uploader, async {
             uploader.push(model.commit(4, 1)).unwrap();
-            uploader.landed(model.txid, wasmkeep_replica::Need::Replicated).await.unwrap();
+            uploader.landed(model.txid, Need::Replicated).await.unwrap();
         })
         .await;
         rig.bucket.script(|ask, _| if ask == Ask::Get { Fault::Late(SECOND) } else { Fault::None });
@@ -193,7 +257,7 @@ fn over(fault: Fault, times: usize) -> (Duration, Result<(), RestoreError>) {
     run(async {
         let (rig, model) = started(1).await;
         let key = rig.bucket.keys().await[1].clone();
-        let left = std::cell::Cell::new(times);
+        let left = Cell::new(times);
         rig.bucket.script(move |ask, asked| {
             if ask != Ask::Get || asked != key || left.get() == 0 {
                 return Fault::None;
