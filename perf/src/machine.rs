@@ -3,7 +3,10 @@
 use std::{fs, io, path::Path, process::Command};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
 
 /// `f_type` of tmpfs in `statfs`.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -47,6 +50,25 @@ fn file_system_of(folder: &Path, mounts: &str) -> Option<String> {
         folder.starts_with(point).then_some((point.components().count(), fields.next()?.to_owned()))
     });
     mounts.max_by_key(|(depth, _)| *depth).map(|(_, kind)| kind)
+}
+
+/// The CPUs this process may use.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub fn cpus() -> io::Result<Vec<usize>> {
+    let allowed = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect())
+}
+
+/// Keeps this thread, and those it starts from now on, on some CPUs.
+///
+/// # Errors
+/// None of them may be used.
+pub fn stay_on(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Raises the open-file limit to the most this process may have, for itself and the servers it starts. Says how

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use hdrhistogram::Histogram;
 use wasmkeep_perf::{
@@ -83,6 +83,8 @@ struct Place {
     bucket: BucketServer,
     folder: tempfile::TempDir,
     delay: Duration,
+    /// The shard's, and those of everything else.
+    cpus: (usize, Vec<usize>),
 }
 
 /// One line of the result.
@@ -96,13 +98,22 @@ struct Figure {
 fn main() -> Result<ExitCode> {
     let flags = Flags::parse();
     let delay = Duration::from_millis(flags.delay_ms);
-    let bucket = BucketServer::start(delay, Some(flags.link_mib << 20))?;
+    let cpus = match *machine::cpus()? {
+        [shard, ref others @ ..] if !others.is_empty() => (shard, others.to_vec()),
+        _ => bail!("the shard needs a CPU of its own, and there is one only"),
+    };
+    let link = Some(flags.link_mib << 20);
+    let bucket = on(&cpus.1, move || BucketServer::start(delay, link)).join().expect("no panic")?;
     let folder = tempfile::Builder::new().prefix("wasmkeep-bucket-").tempdir_in(&flags.data_dir)?;
-    let place = Place { flags, bucket, folder, delay };
+    let place = Place { flags, bucket, folder, delay, cpus };
     println!("machine: {}", machine::describe());
     println!("data: {}", machine::file_system(&place.flags.data_dir));
     println!("load average: {:.2}", process::load_average()?);
     println!("bucket: {delay:?} for every answer, {} MiB/s", place.flags.link_mib);
+    println!(
+        "CPUs: {} for the shard and whoever asks the bystander, {:?} for the rest",
+        place.cpus.0, place.cpus.1
+    );
 
     let writer = place.node("writer")?;
     let address = writer.address();
@@ -139,6 +150,7 @@ impl Place {
         command.arg(format!("--listen={address}")).arg(format!("--bucket=s3://{}", bucket::NAME));
         command.arg(guest("counter", "counter.wasm")?).arg(guest("gated", "counter.wasm")?);
         command.arg(guest("sql", "sql.wasm")?).arg("--durability=gated=gate").arg("--overprovisioned");
+        command.arg(format!("--cpuset={}", self.cpus.0)).arg(format!("--bucket-cpu={}", self.cpus.1[0]));
         command.arg("--data-dir").arg(self.folder.path().join(disk)).env_remove("WASMKEEP_LOG");
         command.envs(self.bucket.environment());
         Server::start(command, address, &self.folder.path().join(format!("{disk}.log")))
@@ -230,6 +242,15 @@ fn gate(place: &Place, address: SocketAddr) -> Result<Figure> {
     })
 }
 
+/// A thread that stays on some CPUs.
+fn on<T: Send + 'static>(cpus: &[usize], work: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
+    let cpus = cpus.to_vec();
+    thread::spawn(move || {
+        machine::stay_on(&cpus).expect("this process may use them");
+        work()
+    })
+}
+
 fn storm_actor(storm: u16, actor: usize) -> String {
     format!("storm{storm}-{actor}")
 }
@@ -313,15 +334,17 @@ fn storms(place: &Place, address: SocketAddr) -> Result<Vec<Figure>> {
 }
 
 fn storm(place: &Place, address: SocketAddr, number: u16) -> Result<Storm> {
-    let alone = closed_loop(address, &AtomicBool::new(false), Duration::from_secs(3))?;
+    let alone =
+        on(&[place.cpus.0], move || closed_loop(address, &AtomicBool::new(false), Duration::from_secs(3)));
+    let alone = alone.join().map_err(|_| anyhow::anyhow!("the bystander panicked"))??;
     place.bucket.take_served();
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
-    let bystander = thread::spawn(move || closed_loop(address, &over, PATIENCE));
+    let bystander = on(&[place.cpus.0], move || closed_loop(address, &over, PATIENCE));
     let actors: Vec<_> = (0..STORM_ACTORS)
         .map(|actor| {
             let path = format!("/actor/sql/{}/size", storm_actor(number, actor));
-            thread::spawn(move || get(address, &path))
+            on(&place.cpus.1, move || get(address, &path))
         })
         .collect();
     for actor in actors {
