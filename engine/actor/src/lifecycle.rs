@@ -254,7 +254,14 @@ impl<E: Event> Lifecycle<E> {
                 }
             }
             Input::Renew => self.outdated = true,
-            Input::Rest => self.rest = true,
+            Input::Rest => {
+                self.rest = true;
+                if self.outstanding == Outstanding::Dozing {
+                    // Its place may be another's from now on: an event that comes before the doze has ended must not
+                    // keep it, but finds an actor that closes.
+                    self.learn(StorageFate::Reopen);
+                }
+            }
             Input::Stop => self.stopping = true,
             Input::GiveUp => {
                 self.stopping = true;

@@ -340,6 +340,31 @@ fn an_actor_that_is_about_to_doze_gives_its_place_once() {
 }
 
 #[test]
+fn an_event_for_an_actor_that_gave_its_place_while_it_began_to_doze_finds_it_closing() {
+    check(
+        woken().into_iter().chain([
+            ended(),
+            Input::Doze,
+            Input::Rest,
+            arrive(2),
+            Input::Dozed(true, StorageFate::Keep),
+            Input::Closed,
+        ]),
+        &expect![[r"
+            open
+            start
+            run 1
+            wait
+            doze
+            wait
+            wait
+            close
+            open
+        "]],
+    );
+}
+
+#[test]
 fn a_database_that_cannot_be_opened_again_refuses_who_waits_and_is_opened_anew_at_the_next_event() {
     check(
         woken().into_iter().chain([
