@@ -39,7 +39,7 @@ pub fn peek_alarm(path: &Path, config: &Config) -> Result<Option<KeptAlarm>, Ope
         return Ok(None);
     }
     let connection = Connection::closed(path, config.quota_bytes, &config.pacer);
-    connection.open()?;
+    connection.open(false)?;
     let kept = read(&connection).and_then(|alarm| Ok((alarm, text(&connection, NAME_KEY)?)));
     let (alarm, name) = kept.map_err(|error| match error {
         Error::Sqlite(error) => OpenError::Sqlite {

@@ -40,6 +40,7 @@ pub(crate) fn run(connection: &Connection, durability: &Durability) -> Result<()
 }
 
 fn run_with(connection: &Connection, durability: &Durability, space: Space) -> Result<(), Error> {
+    durability.sync_beginning().map_err(|error| Error::NotDurable(error.to_string()))?;
     connection.host(|| {
         connection.host_run(c"PRAGMA synchronous=FULL")?;
         let code = checkpoint(connection, space);

@@ -6,6 +6,7 @@
 use std::{
     cell::{Cell, RefCell},
     ffi::{CStr, c_int},
+    io,
     path::Path,
     ptr,
     time::Duration,
@@ -24,6 +25,7 @@ use crate::{
     pace::Pacer,
     settings,
     statement::{Statement, skip_blanks},
+    wal::OpenFile,
 };
 
 /// A statement kept for the next call with the same text.
@@ -56,6 +58,8 @@ pub(crate) struct Connection {
     quota_pages: u32,
     /// The quota was met since the last event ended: deletes may use the reserve.
     pub(crate) was_full: Cell<bool>,
+    /// The table of the platform's own rows is known to be there.
+    pub(crate) has_rows: Cell<bool>,
     path: Box<Path>,
 }
 
@@ -102,6 +106,7 @@ impl Connection {
             sql_time: Cell::default(),
             quota_pages: settings::quota_pages(quota_bytes),
             was_full: Cell::new(false),
+            has_rows: Cell::new(false),
             path: path.into(),
         };
         // SAFETY: the hooks are boxed, and dropped after the handle and after anything that enters the account.
@@ -109,8 +114,9 @@ impl Connection {
         connection
     }
 
-    /// Opens the file, which exists, and sets the connection up. Blocking. After an error it is closed still.
-    pub(crate) fn open(&self) -> Result<(), OpenError> {
+    /// Opens the file, which exists, and sets the connection up; `is_new`: as it was just made. Blocking. After an
+    /// error it is closed still.
+    pub(crate) fn open(&self, is_new: bool) -> Result<(), OpenError> {
         self.account.take_arena();
         let opened = self.host(|| {
             let (handle, code) = settings::open_handle(&self.path);
@@ -120,10 +126,11 @@ impl Connection {
             }
             // SAFETY: the hooks are boxed, and dropped after the handle.
             unsafe { self.hooks.install(handle) };
-            settings::apply(self)
+            settings::apply(self, is_new)
         });
-        if opened.is_err() {
-            self.close();
+        match opened {
+            Ok(()) => self.has_rows.set(is_new),
+            Err(_) => self.close(),
         }
         opened
     }
@@ -139,6 +146,7 @@ impl Connection {
         });
         self.account.give_arena();
         self.hooks.forget_connection();
+        self.has_rows.set(false);
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -165,6 +173,20 @@ impl Connection {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Its files, which are open, are moved to `path` by `rename`.
+    pub(crate) fn relocate(
+        &mut self,
+        path: &Path,
+        rename: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let wal =
+            OpenFile::wal(self).map_err(|code| io::Error::other(format!("no WAL: SQLite says {code}")))?;
+        rename(&self.path)?;
+        self.path = path.into();
+        wal.relocated(path);
+        Ok(())
     }
 
     /// Runs the platform's own SQL: nothing is refused and nothing suspends.
@@ -205,6 +227,17 @@ impl Connection {
     /// As [`Connection::host_text`], for a statement that only acts.
     pub(crate) fn host_run(&self, sql: &CStr) -> Result<(), Error> {
         self.host_text(sql).map(drop).map_err(|code| self.error(code))
+    }
+
+    /// Whether the database surely takes less than half of its quota, the open transaction included: each of its
+    /// pages is in a file or in memory.
+    pub(crate) fn is_far_from_full(&self) -> bool {
+        let bytes = |file: Result<OpenFile, c_int>| file.and_then(OpenFile::bytes);
+        let (Ok(database), Ok(wal)) = (bytes(OpenFile::database(self)), bytes(OpenFile::wal(self))) else {
+            return false;
+        };
+        let held = self.account.used() as u64;
+        database + wal + held < u64::from(self.quota_pages) * u64::from(PAGE_BYTES) / 2
     }
 
     /// Lets the database grow into the reserve, or back to the quota alone.

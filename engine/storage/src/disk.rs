@@ -32,7 +32,9 @@ pub(crate) struct Durability {
     path: PathBuf,
     /// Folders whose entries lead to the file, the nearest first.
     folders: usize,
-    /// The database file and the folders were synced since the database was opened.
+    /// The database file was synced since the database was opened.
+    has_beginning: AtomicBool,
+    /// And so were the folders.
     is_rooted: AtomicBool,
     /// A sync failed. The kernel may have dropped the pages and would call the next sync a success, so nothing
     /// about this file can be called durable any more.
@@ -42,7 +44,13 @@ pub(crate) struct Durability {
 impl Durability {
     /// `folders`: how many folders above the file a sync covers.
     pub(crate) fn new(path: PathBuf, folders: usize) -> Self {
-        Self { path, folders, is_rooted: AtomicBool::new(false), is_poisoned: AtomicBool::new(false) }
+        Self {
+            path,
+            folders,
+            has_beginning: AtomicBool::new(false),
+            is_rooted: AtomicBool::new(false),
+            is_poisoned: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
@@ -65,10 +73,20 @@ impl Durability {
         result
     }
 
-    fn sync_files(&self) -> io::Result<()> {
-        if !self.is_rooted.load(Ordering::Acquire) {
-            File::open(&self.path)?.sync_data()?;
+    /// Puts what the file began with on stable storage, before a checkpoint writes into it: the pages a new database
+    /// begins with are in no WAL, and a crash amid the checkpoint could keep others and lose them. Blocking. A failure
+    /// poisons.
+    pub(crate) fn sync_beginning(&self) -> io::Result<()> {
+        if self.has_beginning.load(Ordering::Acquire) {
+            return Ok(());
         }
+        File::open(&self.path)?.sync_data().inspect_err(|_| self.poison())?;
+        self.has_beginning.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn sync_files(&self) -> io::Result<()> {
+        self.sync_beginning()?;
         File::open(beside(&self.path, "-wal"))?.sync_data()?;
         if !self.is_rooted.load(Ordering::Acquire) {
             for folder in self.path.ancestors().skip(1).take(self.folders) {

@@ -210,6 +210,19 @@ unsafe fn state<'a>(file: *mut ffi::sqlite3_file) -> &'a mut State {
     unsafe { (*file.cast::<FileSpace>()).state.assume_init_mut() }
 }
 
+/// The database of a WAL that is open has been renamed to `path`, and the WAL with it: the folder to sync is another.
+///
+/// # Safety
+/// As for [`state`], or `file` is null or not open.
+pub(crate) unsafe fn relocated(file: *mut ffi::sqlite3_file, path: &Path) {
+    // SAFETY: the caller's promise; only files of ours have these methods.
+    unsafe {
+        if file.as_ref().is_some_and(|file| ptr::eq(file.pMethods, &METHODS)) {
+            state(file).folder_to_sync = path.parent().map(Path::to_owned);
+        }
+    }
+}
+
 /// The code SQLite knows an error by; `otherwise` when it is none of those that mean something of their own.
 fn code(error: &io::Error, otherwise: c_int) -> c_int {
     match error.kind() {

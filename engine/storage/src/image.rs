@@ -1,11 +1,11 @@
 //! A new database, written in one go.
 //!
-//! SQLite's own way (create a rollback journal, write page 1, switch to WAL) costs several syncs. The first
-//! page of an empty database is the same for all, so SQLite makes it once per process, in memory, and each new
-//! file starts as a copy of it.
+//! SQLite's own way (create a rollback journal, write page 1, switch to WAL) costs several syncs. What a database
+//! begins with is the same for all, the empty table of the platform's own rows, so SQLite makes it once per process,
+//! in memory, and each new file starts as a copy of it.
 
 use std::{
-    ffi::c_int,
+    ffi::{CStr, c_int},
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind},
     os::unix::fs::FileExt,
@@ -16,6 +16,13 @@ use std::{
 
 use rusqlite::ffi;
 use wasmkeep_protocol::limits::PAGE_BYTES;
+
+use crate::rows;
+
+const PAGE: usize = PAGE_BYTES as usize;
+
+/// The schema and the one table.
+const PAGES: usize = 2;
 
 /// Offsets of the file format's write and read version; 2 says WAL.
 const VERSIONS: [usize; 2] = [18, 19];
@@ -44,7 +51,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     COMPANIONS.iter().try_for_each(|suffix| unlink(&beside(path, suffix)))
 }
 
-fn unlink(path: &Path) -> io::Result<()> {
+pub(crate) fn unlink(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -60,27 +67,41 @@ pub(crate) fn ensure(path: &Path) -> io::Result<bool> {
 /// As [`ensure`] for a file that is there; says whether it is.
 pub(crate) fn ensure_if_there(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
-        Ok(found) if found.len() > u64::from(PAGE_BYTES) => Ok(true),
+        Ok(found) if found.len() > (PAGES * PAGE) as u64 => Ok(true),
         Ok(_) => complete(path).map(|()| true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Finishes a file whose first page a crash kept from the disk: nothing in it, or only zeros. The WAL beside
-/// it, if any, then holds everything that was ever written, and stays.
+/// Finishes a file whose pages a crash kept from the disk, whole or from some byte on. The WAL beside it, if any, then
+/// holds everything that was ever written, and stays.
 fn complete(path: &Path) -> io::Result<()> {
-    let content = fs::read(path)?;
-    if content.iter().any(|byte| *byte != 0) {
-        return Ok(());
+    let (content, image) = (fs::read(path)?, blank()?);
+    for (at, own) in (0..).step_by(PAGE).zip(image.chunks(PAGE)) {
+        let found = content.get(at..).unwrap_or_default();
+        let found = &found[..found.len().min(PAGE)];
+        let kept = found.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        if !own.starts_with(&found[..kept]) {
+            // Used, or made by an earlier version: what follows is not ours to fill in.
+            break;
+        }
+        if found != own {
+            OpenOptions::new().write(true).open(path)?.write_all_at(own, at as u64)?;
+        }
     }
-    OpenOptions::new().write(true).open(path)?.write_all_at(blank()?, 0)
+    Ok(())
 }
 
 fn create(path: &Path) -> io::Result<()> {
     // A WAL left over from an earlier database of this name must not be replayed into this one. First of all: a
     // crash after the file is there would make the WAL look like its own.
     COMPANIONS.iter().try_for_each(|suffix| unlink(&beside(path, suffix)))?;
+    create_alone(path)
+}
+
+/// Makes a database at `path`, where nothing of its name is; folders are made as needed.
+pub(crate) fn create_alone(path: &Path) -> io::Result<()> {
     let file = match new_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if let Some(folder) = path.parent() {
@@ -97,41 +118,47 @@ fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// The first page of an empty database in WAL mode.
+/// A database in WAL mode with nothing but the table of the platform's own rows.
 fn blank() -> io::Result<&'static [u8]> {
     static BLANK: OnceLock<Vec<u8>> = OnceLock::new();
-    if let Some(page) = BLANK.get() {
-        return Ok(page);
+    if let Some(pages) = BLANK.get() {
+        return Ok(pages);
     }
-    let page = make_blank().ok_or_else(|| io::Error::other("SQLite could not make an empty database"))?;
-    Ok(BLANK.get_or_init(|| page))
+    let pages = make_blank().ok_or_else(|| io::Error::other("SQLite could not make an empty database"))?;
+    Ok(BLANK.get_or_init(|| pages))
 }
 
 fn make_blank() -> Option<Vec<u8>> {
     let mut database = ptr::null_mut();
     let flags = ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_NOMUTEX | ffi::SQLITE_OPEN_MEMORY;
-    let sql = c"PRAGMA page_size=4096; CREATE TABLE t(x); DROP TABLE t; VACUUM;";
+    let run = |database, sql: &CStr| {
+        // SAFETY: the handle is open, and nothing is asked back.
+        unsafe {
+            ffi::sqlite3_exec(database, sql.as_ptr(), None, ptr::null_mut(), ptr::null_mut())
+                == ffi::SQLITE_OK
+        }
+    };
     // SAFETY: the handle is made, used and closed here; the serialized copy is freed after it was copied.
     unsafe {
-        let mut page = None;
+        let mut pages = None;
         if ffi::sqlite3_open_v2(c":memory:".as_ptr(), &raw mut database, flags, ptr::null()) == ffi::SQLITE_OK
-            && ffi::sqlite3_exec(database, sql.as_ptr(), None, ptr::null_mut(), ptr::null_mut())
-                == ffi::SQLITE_OK
+            && run(database, c"PRAGMA page_size=4096")
+            && run(database, rows::CREATE)
         {
             let mut size = 0;
             let bytes = ffi::sqlite3_serialize(database, c"main".as_ptr(), &raw mut size, 0);
             if !bytes.is_null() {
-                if size == i64::from(PAGE_BYTES) {
-                    page = Some(slice::from_raw_parts(bytes, size as usize).to_vec());
+                if size == (PAGES * PAGE) as i64 {
+                    pages = Some(slice::from_raw_parts(bytes, size as usize).to_vec());
                 }
                 ffi::sqlite3_free(bytes.cast());
             }
         }
         let _: c_int = ffi::sqlite3_close(database);
-        let mut page = page?;
+        let mut pages = pages?;
         for offset in VERSIONS {
-            page[offset] = 2;
+            pages[offset] = 2;
         }
-        Some(page)
+        Some(pages)
     }
 }

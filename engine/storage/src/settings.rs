@@ -106,8 +106,9 @@ const SWITCHES: &[(c_int, &str, c_int)] = &[
     (ffi::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, "no_ckpt_on_close", 1),
 ];
 
-/// Sets switches, limits and pragmas of a fresh connection.
-pub(crate) fn apply(connection: &Connection) -> Result<(), OpenError> {
+/// Sets switches, limits and pragmas of a fresh connection. A file that was just made (`is_new`) need not be asked what
+/// it is.
+pub(crate) fn apply(connection: &Connection, is_new: bool) -> Result<(), OpenError> {
     for (id, name, wanted) in SWITCHES {
         let mut found = -1;
         // SAFETY: these switches take an int and a pointer to an int.
@@ -125,15 +126,18 @@ pub(crate) fn apply(connection: &Connection) -> Result<(), OpenError> {
     crate::functions::install(connection).map_err(|code| connection.open_error(code))?;
     let ask = |sql| connection.host_text(sql).map_err(|code| connection.open_error(code));
     expect("locking_mode", "exclusive", ask(c"PRAGMA locking_mode=EXCLUSIVE")?)?;
-    // Reads the first page: a damaged or locked file shows here.
-    if ask(c"PRAGMA journal_mode")?.as_deref() != Some("wal") {
-        expect("journal_mode", "wal", ask(c"PRAGMA journal_mode=WAL")?)?;
-    }
     ask(c"PRAGMA synchronous=OFF")?;
     expect("synchronous", "0", ask(c"PRAGMA synchronous")?)?;
-    expect("page_size", &PAGE_BYTES.to_string(), ask(c"PRAGMA page_size")?)?;
+    if !is_new {
+        // Reads the first page: a damaged or locked file shows here.
+        if ask(c"PRAGMA journal_mode")?.as_deref() != Some("wal") {
+            expect("journal_mode", "wal", ask(c"PRAGMA journal_mode=WAL")?)?;
+        }
+        expect("page_size", &PAGE_BYTES.to_string(), ask(c"PRAGMA page_size")?)?;
+    }
     // SAFETY: plain call on an open connection; it takes the automatic checkpoint away.
     unsafe { ffi::sqlite3_wal_autocheckpoint(connection.raw(), 0) };
+    // Reads the first page of a new file, and takes its lock.
     connection.set_reserve(false).map_err(|code| connection.open_error(code))?;
     Ok(())
 }

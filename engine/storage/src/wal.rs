@@ -7,13 +7,14 @@
 
 use std::{
     ffi::{c_int, c_void},
+    path::Path,
     ptr,
 };
 
 use rusqlite::ffi;
 use wasmkeep_protocol::limits::PAGE_BYTES;
 
-use crate::connection::Connection;
+use crate::{connection::Connection, files};
 
 /// Bytes at the start of a log, and in front of each page in it.
 pub(crate) const HEADER_BYTES: usize = 32;
@@ -45,6 +46,25 @@ impl OpenFile {
         // SAFETY: the name and the out parameter live through the call, which stores a pointer to a file.
         let code = unsafe { ffi::sqlite3_file_control(connection.raw(), c"main".as_ptr(), which, out) };
         if code == ffi::SQLITE_OK { Ok(Self(file)) } else { Err(code) }
+    }
+
+    /// The database it belongs to is at `path` now.
+    pub(crate) fn relocated(self, path: &Path) {
+        // SAFETY: SQLite keeps the file's structure while the connection is open, and every caller holds the
+        // connection.
+        unsafe { files::relocated(self.0, path) };
+    }
+
+    /// Its size; 0 when it is not open.
+    pub(crate) fn bytes(self) -> Result<u64, c_int> {
+        // SAFETY: as for `read`.
+        let ask =
+            unsafe { self.0.as_ref().and_then(|file| file.pMethods.as_ref()).and_then(|m| m.xFileSize) };
+        let Some(ask) = ask else { return Ok(0) };
+        let mut bytes = 0;
+        // SAFETY: as for `read`; the out parameter lives here.
+        let code = unsafe { ask(self.0, &raw mut bytes) };
+        if code == ffi::SQLITE_OK { Ok(bytes as u64) } else { Err(code) }
     }
 
     /// Fills `space` from `offset`; `false` when the file ends before, and then the rest is zeros.

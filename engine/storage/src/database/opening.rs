@@ -2,7 +2,8 @@
 
 use std::{
     cell::{Cell, RefCell},
-    path::Path,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -23,8 +24,17 @@ pub(super) enum Found {
 fn open_first(connection: &Connection) -> Result<Found, OpenError> {
     let path = connection.path();
     let is_new = image::ensure(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-    connection.open()?;
+    connection.open(is_new)?;
     Ok(if is_new { Found::Nothing } else { Found::Database })
+}
+
+/// Nothing of a database that is about to be opened at `path` is known to be durable.
+fn durability(path: PathBuf, config: &Config) -> Durability {
+    let folders = match path.strip_prefix(&config.root) {
+        Ok(below) if !config.root.as_os_str().is_empty() => below.components().count(),
+        _ => 1,
+    };
+    Durability::new(path, folders)
 }
 
 impl Database {
@@ -35,6 +45,15 @@ impl Database {
     pub fn open(path: &Path, config: &Config) -> Result<Self, OpenError> {
         let database = Self::closed(path, config)?;
         database.learn_of(open_first(&database.connection)?);
+        Ok(database)
+    }
+
+    /// Makes the database at `path`, where nothing of its name is. Blocking: not for a shard.
+    pub(crate) fn open_new(path: &Path, config: &Config) -> Result<Self, OpenError> {
+        let database = Self::closed(path, config)?;
+        image::create_alone(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        database.connection.open(true)?;
+        database.learn_of(Found::Nothing);
         Ok(database)
     }
 
@@ -77,13 +96,9 @@ impl Database {
         let path =
             std::path::absolute(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         let connection = Connection::closed(&path, config.quota_bytes, &config.pacer);
-        let folders = match path.strip_prefix(&config.root) {
-            Ok(below) if !config.root.as_os_str().is_empty() => below.components().count(),
-            _ => 1,
-        };
         Ok(Self {
             connection: Arc::new(connection),
-            durability: Arc::new(Durability::new(path, folders)),
+            durability: Arc::new(durability(path, config)),
             away: RefCell::new(None),
             opening: RefCell::new(None),
             delete: Cell::new(false),
@@ -94,6 +109,25 @@ impl Database {
             capture: RefCell::new(None),
             sink: RefCell::new(None),
         })
+    }
+
+    /// Its files, which are open and which `rename` moves, are to be at `path`, where nothing of it is durable yet.
+    /// After an error it is where it was, if `rename` sees to that.
+    pub(crate) fn relocate(
+        &mut self,
+        path: &Path,
+        config: &Config,
+        rename: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let connection = Arc::get_mut(&mut self.connection).ok_or(ErrorKind::ResourceBusy)?;
+        connection.relocate(path, rename)?;
+        self.durability = Arc::new(durability(path.to_owned(), config));
+        Ok(())
+    }
+
+    /// Where its file is.
+    pub(crate) fn path(&self) -> &Path {
+        self.connection.path()
     }
 
     /// It was opened; a new one holds nothing.
@@ -139,7 +173,7 @@ impl Database {
         if self.connection.is_open() {
             return Ok(());
         }
-        let outcome = self.lend(offload, |connection, _| connection.open());
+        let outcome = self.lend(offload, |connection, _| connection.open(false));
         self.home().await;
         taken(&outcome).unwrap_or(Err(OpenError::GivenUp))
     }

@@ -29,7 +29,7 @@ fn an_alarm_is_kept_and_replaced_and_cleared() {
     assert_eq!(rig.db.pending_alarm().unwrap(), None);
     rig.db.clear_alarm().unwrap();
     assert!(!rig.db.take_alarm_touched(), "nothing was there to clear");
-    assert_eq!(rig.number("SELECT count(*) FROM sqlite_schema"), 0, "and nothing was made for it");
+    assert_eq!(rig.number("SELECT count(*) FROM sqlite_schema"), 1, "and nothing was made for it");
     assert_eq!(set(&rig, NOW), [Wake { at_ms: NOW, is_retry: false }]);
     assert!(rig.db.take_alarm_touched() && !rig.db.take_alarm_touched());
     set(&rig, NOW + 5);
@@ -113,7 +113,7 @@ fn what_an_attempt_sets_is_for_later_and_what_others_set_replaces_it() {
 }
 
 #[test]
-fn a_full_database_refuses_a_first_alarm_and_still_runs_one_that_was_set() {
+fn a_full_database_takes_a_first_alarm_and_still_runs_one_that_was_set() {
     let rig = Rig::quota(64 * 1024);
     set(&rig, NOW);
     rig.exec("CREATE TABLE t(x)").unwrap();
@@ -125,6 +125,21 @@ fn a_full_database_refuses_a_first_alarm_and_still_runs_one_that_was_set() {
 
     let rig = Rig::quota(64 * 1024);
     rig.exec("CREATE TABLE t(x)").unwrap();
+    while rig.exec("INSERT INTO t VALUES(randomblob(2000))").is_ok() {}
+    rig.db.end_event();
+    set(&rig, NOW);
+    assert_eq!(rig.db.alarm().unwrap(), pending(NOW));
+}
+
+#[test]
+fn a_full_database_of_an_earlier_version_refuses_a_first_alarm() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shop/cart.db");
+    std::fs::create_dir(folder.path().join("shop")).unwrap();
+    rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE t(x)").unwrap();
+    let config = Config { quota_bytes: 64 * 1024, ..Config::default() };
+    let db = wasmkeep_storage::Database::open(&path, &config).unwrap().into();
+    let rig = Rig { folder, config, db };
     while rig.exec("INSERT INTO t VALUES(randomblob(2000))").is_ok() {}
     rig.db.end_event();
     assert_eq!(rig.db.set_alarm(NOW, |_| Ok::<_, Error>(())), Err(Error::Full));

@@ -15,6 +15,7 @@ mod preempt;
 mod quota;
 mod rig;
 mod settings;
+mod spares;
 mod stack;
 mod statements;
 mod sums;
