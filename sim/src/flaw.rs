@@ -45,6 +45,8 @@ flaws! {
     SharesFile => "two-actors-on-one-file", &["storage", "init", "residency"];
     /// What is in the WAL is lost when an actor goes to rest.
     LosesWal => "data-lost-at-hibernation", &["storage", "init"];
+    /// A database made ahead takes the place of one that is there.
+    PlacesOver => "spare-over-a-database", &["storage", "init"];
     /// What is in the WAL is lost while an actor dozes.
     LosesWalDozing => "data-lost-while-dozing", &["storage", "init"];
     /// Two arrivals for one actor change places.

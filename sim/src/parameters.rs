@@ -68,6 +68,10 @@ pub struct Parameters {
     pub quiets: u64,
     /// A life ends in a crash.
     pub crashes: u64,
+    /// A new actor gets a database made ahead.
+    pub spares: u64,
+    /// A crash comes amid the renames of one.
+    pub spares_torn: u64,
 }
 
 impl Parameters {
@@ -111,6 +115,8 @@ impl Parameters {
             sweeps: fault(dice, 150),
             quiets: fault(dice, 120),
             crashes: *dice.pick(&[0, 500, 1_000]),
+            spares: *dice.pick(&[0, 500, 1_000]),
+            spares_torn: fault(dice, 300),
         }
     }
 }

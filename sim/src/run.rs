@@ -93,6 +93,7 @@ pub fn run(request: &Request) -> io::Result<Outcome> {
         events: Counter::default(),
         units: Counter::default(),
         attempts: Counter::default(),
+        spares: Counter::default(),
     });
     let crashes = lives(&run, &mut dice, scratch.path())?;
     let history = &run.history;

@@ -66,6 +66,8 @@ pub struct Run {
     pub units: Counter,
     /// Attempts at `on-init`.
     pub attempts: Counter,
+    /// Databases made ahead.
+    pub spares: Counter,
 }
 
 /// Classes: the first has an `on-init`, the second has none.

@@ -1,13 +1,13 @@
 //! What the shard offers its actors, with seeded delays and failures.
 
-use std::{cell::RefCell, fs, future::Future, rc::Rc, time::Duration};
+use std::{cell::RefCell, fs, future::Future, path::Path, rc::Rc, time::Duration};
 
 use wasmkeep_actor::{
     Happening, Refusal, Started, World,
     alarm::{Book, Target},
 };
 use wasmkeep_protocol::ActorId;
-use wasmkeep_storage::{Database, Offload};
+use wasmkeep_storage::{Database, Offload, OpenError, Spare};
 
 use crate::{
     event::SimEvent,
@@ -99,19 +99,16 @@ impl World for SimWorld {
         if self.stage.flawed(Flaw::LosesWal) {
             let _ = fs::remove_file(files::wal_of(&path));
         }
+        if let Some(database) = self.place_a_spare(actor, &path)? {
+            self.stage.record(Record::Opened { actor });
+            return Ok(database);
+        }
         match Database::open_on(&self.jobs, &path, &self.stage.config()).await {
             Ok(database) => {
                 self.stage.record(Record::Opened { actor });
                 Ok(database)
             }
-            Err(error) => {
-                if !matches!(error, wasmkeep_storage::OpenError::GivenUp) {
-                    // The path holds the name of a scratch folder, which is not the same at each run.
-                    let text = error.to_string().replace(&*self.stage.folder.to_string_lossy(), "");
-                    self.stage.record(Record::Wrong { actor, text: format!("open: {text}") });
-                }
-                Err(Refusal::Storage("it could not be opened".into()))
-            }
+            Err(error) => Err(self.not_opened(actor, &error)),
         }
     }
 
@@ -208,6 +205,42 @@ impl World for SimWorld {
 }
 
 impl SimWorld {
+    /// The actor's database, if it is new and a database made ahead is at hand.
+    fn place_a_spare(&self, actor: ActorNumber, path: &Path) -> Result<Option<Database>, Refusal> {
+        let parameters = &self.stage.run.parameters;
+        if !self.stage.run.dice.borrow_mut().chance(parameters.spares) {
+            return Ok(None);
+        }
+        let made_at = self.stage.folder.join(format!("spares/{}.db", self.stage.run.spares.next()));
+        let config = self.stage.config();
+        let spare = Spare::make(&made_at, &config).map_err(|error| self.not_opened(actor, &error))?;
+        if self.stage.strikes(parameters.spares_torn) && !path.exists() {
+            // As a crash between the two renames leaves it: the WAL has moved and the database has not.
+            drop(spare);
+            let _ = fs::rename(files::wal_of(&made_at), files::wal_of(path));
+            return Err(Refusal::Storage("as scripted".into()));
+        }
+        if self.stage.flawed(Flaw::PlacesOver) {
+            let _ = fs::remove_file(path);
+        }
+        match spare.place(path, &config) {
+            Ok(database) => Ok(Some(database)),
+            Err(unplaced) => {
+                let _ = unplaced.spare.discard();
+                Ok(None)
+            }
+        }
+    }
+
+    fn not_opened(&self, actor: ActorNumber, error: &OpenError) -> Refusal {
+        if !matches!(error, OpenError::GivenUp) {
+            // The path holds the name of a scratch folder, which is not the same at each run.
+            let text = error.to_string().replace(&*self.stage.folder.to_string_lossy(), "");
+            self.stage.record(Record::Wrong { actor, text: format!("open: {text}") });
+        }
+        Refusal::Storage("it could not be opened".into())
+    }
+
     fn remove(&self, actor: ActorNumber) {
         if let Err(error) = wasmkeep_storage::remove(&self.stage.path(actor)) {
             self.stage.record(Record::Wrong { actor, text: format!("removing the files: {error}") });

@@ -275,3 +275,9 @@ pub const OWNER_SWEEP_READS_MAX: usize = 600;
 
 /// Time a client has to answer a close frame before its connection is dropped (R-WS-3).
 pub const SOCKET_CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Databases a shard keeps made ahead for actors that are new: enough for the requests that arrive while more are made.
+pub const SPARES_PER_SHARD: usize = 8;
+
+/// With so many left of them, more are made.
+pub const SPARES_LOW: usize = 4;

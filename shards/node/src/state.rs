@@ -44,6 +44,8 @@ pub(crate) struct NodeState {
     pub(crate) classes: HashMap<ActorClass, Class>,
     pub(crate) stateless: Option<Stateless>,
     pub(crate) databases_dir: PathBuf,
+    /// Of databases that are no actor's yet.
+    pub(crate) spares_dir: PathBuf,
     pub(crate) storage: wasmkeep_storage::Config,
     pub(crate) limits: ActorLimits,
     pub(crate) shards: usize,

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io::ErrorKind,
     path::Path,
 };
 
@@ -12,6 +13,9 @@ use crate::config::Config;
 
 /// Descriptors a node needs besides those of connections and actors: rings, listeners, logs, components.
 const OTHER_FILES: u64 = 128;
+
+/// The folder of spare databases, in the data directory.
+pub(super) const SPARES: &str = "spares";
 
 /// Descriptors of a resident actor: its database and its WAL.
 const FILES_PER_ACTOR: u64 = 2;
@@ -53,7 +57,8 @@ pub(super) fn fit_open_files(config: &Config, files: u64) -> Result<Fitted, Node
 fn fit(connections: usize, resident: usize, shards: usize, listens: bool, files: u64) -> Fitted {
     let outbound = (files / 8).min(limits::OUTBOUND_REQUESTS_MAX as u64);
     let cluster = if listens { (files / 8).min(limits::CLUSTER_CONNECTIONS_MAX as u64) } else { 0 };
-    let other = OTHER_FILES + 32 * shards as u64 + outbound + cluster;
+    let spares = FILES_PER_ACTOR * limits::SPARES_PER_SHARD as u64;
+    let other = OTHER_FILES + (32 + spares) * shards as u64 + outbound + cluster;
     let wanted = (connections as u64).saturating_add((resident as u64).saturating_mul(FILES_PER_ACTOR));
     let left = files.saturating_sub(other);
     let share = |part: usize| {
@@ -78,6 +83,11 @@ pub(super) fn take_data_dir(path: &Path) -> Result<File, NodeError> {
         Err(fs::TryLockError::WouldBlock) => return Err(NodeError::DataDirInUse(path.to_owned())),
         Err(fs::TryLockError::Error(source)) => return Err(refused(source)),
     }
+    // Those that the node before left behind.
+    match fs::remove_dir_all(path.join(SPARES)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(refused(error)),
+        _ => {}
+    }
     let temporary = path.join("tmp");
     fs::create_dir_all(&temporary).map_err(refused)?;
     wasmkeep_storage::set_temp_folder(temporary);
@@ -94,8 +104,8 @@ mod tests {
         for (listens, files, clients, nodes) in [
             (false, 65_536, 10_000, 0),
             (true, 65_536, 10_000, 1_024),
-            (false, 1_024, 234, 0),
-            (true, 1_024, 192, 128),
+            (false, 1_024, 224, 0),
+            (true, 1_024, 181, 128),
             (true, 256, 0, 32),
         ] {
             let fitted = fit(10_000, 10_000, 2, listens, files);

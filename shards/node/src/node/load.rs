@@ -15,7 +15,11 @@ use wasmkeep_host::{Identity, LoadError, Runtime, Timers};
 use wasmkeep_protocol::placement::shard_of;
 use wasmkeep_storage::Pacer;
 
-use super::{NodeError, files::Fitted, seat::Control};
+use super::{
+    NodeError,
+    files::{Fitted, SPARES},
+    seat::Control,
+};
 use crate::{
     cluster::{Cluster, ClusterConfig, Me, Word},
     config::{ComponentConfig, Config},
@@ -89,6 +93,7 @@ pub(super) fn load(
             pacer: Pacer::default(),
             root: data_dir.clone(),
         },
+        spares_dir: data_dir.join(SPARES),
         databases_dir: data_dir.join("actors").join(config.tenant.as_str()),
         limits,
         shards: config.placement.shards,

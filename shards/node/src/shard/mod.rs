@@ -13,6 +13,7 @@ mod relaying;
 mod replica;
 mod resending;
 mod route;
+mod spares;
 mod upgrade;
 mod world;
 

@@ -3,7 +3,7 @@
 use std::{
     cell::{OnceCell, RefCell},
     collections::HashMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     rc::{Rc, Weak},
     sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
@@ -28,6 +28,7 @@ use super::{
     gate::{self, Gated, GatedCalls, GatedOutbound, GatedSockets},
     guest::{MemoryMeter, MeteredInstance},
     replica::{self, Means, Replica},
+    spares::Spares,
 };
 use crate::{
     metrics::ShardMetrics,
@@ -55,6 +56,7 @@ pub(crate) struct ShardWorld {
     pub(crate) book: Rc<Book>,
     /// Of the actors that are open, on a node with a bucket.
     replicas: RefCell<HashMap<ActorId, Rc<Replica>>>,
+    spares: Spares,
 }
 
 impl ShardWorld {
@@ -74,7 +76,9 @@ impl ShardWorld {
         let sockets = Sockets::new(rules, context.sleeper.clone(), node.metrics.sockets(context.index));
         let (memory, calls, shard) = (Rc::default(), OnceCell::new(), OnceCell::new());
         let replicas = RefCell::default();
-        Self { node, context, offload, metrics, memory, calls, shard, sockets, book, replicas }
+        let folder = node.spares_dir.join(context.index.to_string());
+        let spares = Spares::new(folder, node.storage.clone(), Rc::clone(&offload));
+        Self { node, context, offload, metrics, memory, calls, shard, sockets, book, replicas, spares }
     }
 
     /// Puts an alarm found in a database into the book.
@@ -91,11 +95,10 @@ impl ShardWorld {
     }
 
     /// As the databases are opened while somebody looks at each for an alarm, which takes a millisecond.
-    async fn open_beside_a_look(&self, id: &ActorId) -> Result<Database, OpenError> {
-        let path = self.database_path(id);
+    async fn open_beside_a_look(&self, id: &ActorId, path: &Path) -> Result<Database, OpenError> {
         let mut tries = 0;
         loop {
-            match Database::open_on(&*self.offload, &path, &self.node.storage).await {
+            match Database::open_on(&*self.offload, path, &self.node.storage).await {
                 Err(OpenError::Locked { .. }) if tries < LOOKED_AT_TRIES_MAX => {
                     tries += 1;
                     self.context.sleeper.sleep(LOOKED_AT_PAUSE).await;
@@ -229,10 +232,14 @@ impl World for ShardWorld {
             self.announce_alarm_of(id, &database);
             return Ok(named(id, database));
         }
+        let path = self.database_path(id);
+        if let Some(database) = self.spares.place(&path) {
+            return Ok(named(id, database));
+        }
         let opened = if self.node.looking_for_alarms.load(Ordering::Acquire) {
-            self.open_beside_a_look(id).await
+            self.open_beside_a_look(id, &path).await
         } else {
-            Database::begin_open(&*self.offload, &self.database_path(id), &self.node.storage)
+            Database::begin_open(&*self.offload, &path, &self.node.storage)
         };
         let opened = opened.map_err(|error| {
             tracing::error!(class = %id.class, name = %id.name, "{error}");

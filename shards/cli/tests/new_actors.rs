@@ -1,0 +1,67 @@
+//! Actors that are new: the databases made ahead for them, and what a killed node leaves of those.
+
+mod support;
+
+use std::path::Path;
+
+use serde_json::json;
+use support::{Node, eventually};
+
+const ACTORS: usize = 40;
+
+/// The highest number among the names of the spare databases of a node of one shard.
+fn latest_spare(data_dir: &Path) -> Option<u64> {
+    let entries = std::fs::read_dir(data_dir.join("spares/0")).ok()?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| name.strip_suffix(".db")?.parse().ok()).max()
+}
+
+fn databases(data_dir: &Path, class: &str) -> usize {
+    let entries = std::fs::read_dir(data_dir.join("actors/default").join(class)).unwrap();
+    entries.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "db")).count()
+}
+
+#[test]
+fn new_actors_take_databases_made_ahead_and_keep_their_data_when_the_node_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start_on(folder.path(), &["--shards=1"]);
+    assert_eq!(latest_spare(folder.path()), None, "no actor, no spare");
+    for actor in 0..ACTORS {
+        let path = format!("/actor/counter/a{actor}");
+        assert_eq!(node.post(&path, "").expect(200).text, "1\n");
+        assert_eq!(node.post(&format!("{path}/durable"), "").expect(200).text, "2\n");
+    }
+    assert_eq!(databases(folder.path(), "counter"), ACTORS);
+    // Those of lower numbers have been taken: no more than a few are kept.
+    eventually("spares were taken and made anew", || {
+        latest_spare(folder.path()).is_some_and(|latest| latest >= ACTORS as u64 / 2)
+    });
+    node.kill();
+    assert!(latest_spare(folder.path()).is_some(), "a killed node leaves them");
+
+    let node = Node::start_on(folder.path(), &["--shards=1"]);
+    assert_eq!(latest_spare(folder.path()), None, "the next one removes them");
+    for actor in 0..ACTORS {
+        assert_eq!(node.get(&format!("/actor/counter/a{actor}")).expect(200).text, "2\n");
+    }
+    assert_eq!(node.metric("wasmkeep_host_bugs_total", ""), 0.0);
+    let (status, log) = node.stop();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(!log.contains("spare"), "{log}");
+}
+
+#[test]
+fn an_actor_that_was_deleted_begins_anew_in_a_database_made_ahead() {
+    let node = Node::start(&["--shards=1"]);
+    let long = "n".repeat(200);
+    for actor in ["plain", &long] {
+        for _ in 0..10 {
+            let made = node.steps(actor, json!([{"as": "script", "sql": "CREATE TABLE t (x)"}]));
+            assert!(made[0].get("ok").is_some(), "{made}");
+            let path = format!("/actor/sql/{actor}/delete");
+            node.post(&path, "").expect(200);
+        }
+    }
+    eventually("spares were taken", || latest_spare(&node.data_dir).is_some_and(|latest| latest >= 8));
+    eventually("nothing is left", || databases(&node.data_dir, "sql") == 0);
+}
