@@ -11,6 +11,7 @@ mod outages;
 mod single_owner;
 mod stops;
 mod takeover;
+mod trust;
 mod waits;
 
 use super::{
@@ -49,6 +50,7 @@ pub fn all(parameters: &Parameters) -> Vec<Box<dyn Checker>> {
         Box::new(outages::Outages::new(parameters)),
         Box::new(takeover::Takeover::new(parameters)),
         Box::new(waits::Waits::new(parameters)),
+        Box::new(trust::Trust::default()),
         Box::new(answers::Answers::default()),
         Box::new(stops::Stops::default()),
         Box::new(durable::Durable::default()),

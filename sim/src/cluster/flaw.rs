@@ -27,7 +27,7 @@ macro_rules! flaws {
                     Self::SleepUncounted => Some(Fault::Sleep),
                     Self::NoStartCheck => Some(Fault::Rival),
                     Self::DeletedFrees => Some(Fault::DeleteHeartbeat),
-                    Self::FenceFreesAtOnce => Some(Fault::OperatorFence),
+                    Self::FenceFreesAtOnce | Self::TrustsFenced => Some(Fault::OperatorFence),
                     Self::ReleasesEarly | Self::StopsNever => Some(Fault::Stop),
                     Self::SendsAgain => Some(Fault::CutPeers),
                     Self::BelievesSilence | Self::WaitsTooLong | Self::SwallowsEnds => {
@@ -49,7 +49,7 @@ macro_rules! flaws {
 
 flaws! {
     /// The clock leases are judged by stands still while a machine sleeps (case L6).
-    SleepUncounted => "clock-stands-still-in-sleep", &["single-owner"];
+    SleepUncounted => "clock-stands-still-in-sleep", &["single-owner", "trust"];
     /// A node goes on when its lease runs out.
     IgnoresLapse => "lapse-ignored", &["single-owner"];
     /// A heartbeat without an answer counts as written.
@@ -63,7 +63,7 @@ flaws! {
     /// A fence is written over whatever stands there.
     FencesBlindly => "fence-without-condition", &["fences"];
     /// A fence is as long as what it replaces.
-    FenceKeepsLength => "fence-keeps-the-length", &["takeover"];
+    FenceKeepsLength => "fence-keeps-the-length", &["takeover", "trust"];
     /// Nodes fence without the grace.
     NoGrace => "fence-without-grace", &["fences"];
     /// A node that regained the bucket fences at once whoever was cut off with it (case L9).
@@ -106,6 +106,8 @@ flaws! {
     WritesTwice => "durable-write-repeated", &["durable", "linearizability"];
     /// Reads are answered from the disk of whichever node is asked.
     ReadsAnywhere => "reads-from-any-disk", &["linearizability"];
+    /// A certificate is trusted as long as it stands in a heartbeat, whatever the heartbeat says (R-TLS-4).
+    TrustsFenced => "fenced-peer-trusted", &["trust"];
     /// Something draws from real chance.
     UsesEntropy => "cluster-not-deterministic", &["determinism"];
 }

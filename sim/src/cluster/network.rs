@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wasmkeep_protocol::{NodeId, forwarding::Trouble};
+use wasmkeep_protocol::{forwarding::Trouble, trust::Fingerprint};
 
 use super::{
     bucket::Call,
@@ -128,13 +128,12 @@ impl World {
         self.after(way, Event::Input(pid, Input::Reply(id, Some(reply))));
     }
 
-    /// A request sets out for another node.
-    pub fn send_forward(&mut self, from: Pid, id: ForwardId, node: &NodeId, request: Request) {
-        let of_node =
-            self.slots.iter().filter(|(_, slot)| slot.process.node() == node && slot.process.listens());
-        let to = of_node.min_by_key(|(pid, slot)| (slot.still.is_some(), **pid)).map(|(pid, _)| *pid);
+    /// A request sets out for another node: for the one process that has its certificate.
+    pub fn send_forward(&mut self, from: Pid, id: ForwardId, certificate: &Fingerprint, request: Request) {
+        let listening = self.slots.iter().filter(|(_, slot)| slot.process.listens()).map(|(pid, _)| *pid);
+        let to = listening.into_iter().find(|pid| stage::fingerprint(*pid) == *certificate);
         let Some(to) = to else {
-            // Nobody listens there.
+            // Nobody listens there, or somebody else.
             self.forwards().insert(id, Forward { to: 0 });
             return self.after(MILLI, Event::ForwardEnds(id, Err(Trouble::NotOpened)));
         };

@@ -5,6 +5,9 @@ use std::fmt;
 use super::time::{MILLI, SECOND, Time};
 use crate::dice::Dice;
 
+/// Node ids at most.
+pub const NODES_MAX: usize = 7;
+
 /// The parameters of one run.
 #[derive(Debug, Clone)]
 pub struct Parameters {
@@ -73,7 +76,7 @@ impl Parameters {
         }
         Self {
             seed,
-            nodes: dice.within(3..=7) as usize,
+            nodes: dice.within(3..=NODES_MAX as u64) as usize,
             actors: dice.within(2..=8) as usize,
             faults_for: dice.within(60..=180) * SECOND,
             request_every: dice.within(100..=1_000) * MILLI,

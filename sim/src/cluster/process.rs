@@ -8,6 +8,7 @@ mod messages;
 mod requests;
 mod residents;
 mod stop;
+mod trust;
 
 pub use messages::{CallId, ForwardId, Input, Out, Request, RunId};
 
@@ -139,7 +140,12 @@ impl Process {
             (watching.ttl, watching.timeout) = (std::time::Duration::ZERO, std::time::Duration::ZERO);
         }
         let now = clocks.now(time).moment;
-        let presence = Presence { advertise: format!("http://p{pid}"), ..Presence::default() };
+        let presence = Presence {
+            advertise: format!("http://p{pid}"),
+            cluster_advertise: Some(format!("https://p{pid}")),
+            fingerprint: Some(stage::fingerprint(pid).to_string()),
+            ..Presence::default()
+        };
         Self {
             pid,
             keeper: Keeper::new(timing, identity.clone(), presence, now),
@@ -331,16 +337,23 @@ impl Process {
 
     /// Steps the watch and carries its effects out.
     fn look_out(&mut self, now: Now, input: WatchInput) {
+        let looks = matches!(input, WatchInput::Listed(_) | WatchInput::Read(..));
         let dice = &mut self.dice;
         let mut nonces = || draw_nonce(dice);
         for effect in self.watch.step(now, &mut nonces, input) {
             match effect {
-                WatchEffect::List => self.call(Purpose::List, stage::list_nodes()),
+                WatchEffect::List => {
+                    self.record(Record::LookBegan { pid: self.pid });
+                    self.call(Purpose::List, stage::list_nodes());
+                }
                 WatchEffect::Read(node) => {
                     let call = stage::get_node(&node);
                     self.call(Purpose::Look(node), call);
                 }
                 WatchEffect::ViewChanged => {
+                    if looks {
+                        self.record(Record::LookEnded { pid: self.pid });
+                    }
                     self.suspects.look(&self.watch.view(), self.timing.skew, now.moment);
                     self.wait(now, WaitsInput::Look);
                 }

@@ -127,6 +127,14 @@ pub enum Record {
     Heartbeat { node: NodeNumber, pid: Option<Pid>, sequence: u64, beat: Beat },
     /// An ownership record was applied in the bucket.
     Owned { actor: ActorNumber, pid: Pid, generation: u64, held: bool },
+    /// A heartbeat was deleted from the bucket.
+    Deleted { node: NodeNumber },
+    /// A process begins to look at the heartbeats.
+    LookBegan { pid: Pid },
+    /// It has seen them all.
+    LookEnded { pid: Pid },
+    /// A process lets another in, or sends it something, for the certificate it has.
+    Trusted { pid: Pid, peer: Pid },
     /// A process knows that it holds an actor.
     Taken { pid: Pid, actor: ActorNumber, generation: u64 },
     /// A process opened an actor's database, restored or as it was on its disk.

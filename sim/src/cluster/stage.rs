@@ -6,6 +6,7 @@ use wasmkeep_protocol::{
     object_keys,
     records::{NodeRecord, OwnerRecord, Process},
     store::{Condition, Version},
+    trust::Fingerprint,
 };
 
 use wasmkeep_replica::Subject;
@@ -50,6 +51,11 @@ pub fn actor_number(actor: &ActorId) -> ActorNumber {
 /// Which process a record names; `None` for the one an operator makes up for a fence.
 pub fn pid(process: Process) -> Option<Pid> {
     Pid::from_str_radix(process.to_string().trim_start_matches('0'), 16).ok()
+}
+
+/// Of the certificate this process made at its start.
+pub fn fingerprint(pid: Pid) -> Fingerprint {
+    Fingerprint::of(&pid.to_be_bytes())
 }
 
 /// Where the history of an actor is.

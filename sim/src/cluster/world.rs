@@ -210,6 +210,7 @@ impl World {
     pub fn apply(&mut self, call: Call, heed: bool) -> Reply {
         let noted = match &call {
             Call::Put(key, body, _) => note(key, body),
+            Call::Delete(key) => stage::node_of_key(key).map(|node| Record::Deleted { node }),
             _ => None,
         };
         let reply = self.bucket.call(self.time, call, heed);

@@ -1,6 +1,6 @@
 //! What reaches a process, and what it does to the world.
 
-use wasmkeep_protocol::{ActorId, NodeId, forwarding::Trouble};
+use wasmkeep_protocol::{ActorId, forwarding::Trouble, trust::Fingerprint};
 
 use crate::cluster::{
     bucket::{Call, Reply},
@@ -60,8 +60,8 @@ pub struct Request {
 pub enum Out {
     /// Asks the bucket. `heed`: a store that is not broken heeds the condition.
     Call { id: CallId, call: Call, timeout: Time, heed: bool },
-    /// Forwards a request.
-    Forward { id: ForwardId, node: NodeId, request: Request },
+    /// Forwards a request to the process with this certificate.
+    Forward { id: ForwardId, certificate: Fingerprint, request: Request },
     /// Answers a forwarded one.
     AnswerForward { id: ForwardId, result: Result<Told, Trouble> },
     /// Opens the database of an actor that was taken.

@@ -17,6 +17,11 @@ use crate::cluster::{
 
 impl Process {
     pub(super) fn arrive(&mut self, now: Now, request: Request) {
+        if let Some(id) = request.forward
+            && !self.lets_in(now, id.0)
+        {
+            return self.out.push(Out::AnswerForward { id, result: Err(Trouble::Untrusted) });
+        }
         let (number, actor, forwarded) = (request.number, request.actor.clone(), request.forward.is_some());
         self.requests.insert(number, request);
         if self.flaw == Some(Flaw::StaysDown) && self.lapsed {
@@ -93,7 +98,7 @@ impl Process {
         let actor = request.actor.clone();
         let here = Here { keeps: self.stop.is_none() };
         match forwarding::route(Ask { origin, bodiless }, denial, here, &self.suspects) {
-            Route::Forward(node) => self.forward(number, node),
+            Route::Forward(node) => self.forward(now, number, node),
             Route::Keep(owner) => match self.waits.keep(now.moment, number, &actor, &owner) {
                 Ok(()) => {
                     self.kept.insert(number);
@@ -106,7 +111,10 @@ impl Process {
         }
     }
 
-    fn forward(&mut self, number: RequestNumber, node: NodeId) {
+    fn forward(&mut self, now: Now, number: RequestNumber, node: NodeId) {
+        let Some(certificate) = self.target(now, &node) else {
+            return self.refuse(number, Refusal::NotReachable);
+        };
         let Some(request) = self.requests.get(&number) else { return };
         self.counter += 1;
         let id = (self.pid, self.counter);
@@ -114,7 +122,7 @@ impl Process {
         let first = self.sent.insert(number);
         self.forwards.insert(id, (number, node.clone(), first));
         self.record(Record::SentOn { request: number, pid: self.pid, to: stage::node_number(&node) });
-        self.out.push(Out::Forward { id, node, request });
+        self.out.push(Out::Forward { id, certificate, request });
     }
 
     pub(super) fn forward_ended(&mut self, now: Now, id: ForwardId, result: Result<Told, Trouble>) {
@@ -131,8 +139,8 @@ impl Process {
         }
         let actor = self.requests.get(&number).map(|request| request.actor.clone());
         match (remedy.again, actor) {
-            (Again::No, _) if self.flaw == Some(Flaw::SendsAgain) && first => self.forward(number, node),
-            (Again::SameNode, Some(_)) if first => self.forward(number, node),
+            (Again::No, _) if self.flaw == Some(Flaw::SendsAgain) && first => self.forward(now, number, node),
+            (Again::SameNode, Some(_)) if first => self.forward(now, number, node),
             (Again::ReadRecord, Some(actor)) if first => self.seek(now, number, &actor, true),
             _ => self.refuse(number, remedy.refusal),
         }
@@ -161,7 +169,7 @@ impl Process {
                     self.enqueue(now, &actor, number);
                 }
             }
-            End::Sent(node) | End::OwnerAlive(node) => self.forward(number, node.clone()),
+            End::Sent(node) | End::OwnerAlive(node) => self.forward(now, number, node.clone()),
             End::TimedOut if self.flaw == Some(Flaw::SwallowsEnds) => {}
             End::TimedOut | End::Stopping | End::LeaseLapsed => self.refuse(number, Refusal::NotReachable),
             End::Dropped if self.flaw == Some(Flaw::RunsAbandoned) => {

@@ -178,7 +178,9 @@ impl World {
                 self.send_call(pid, id, call, heed);
                 self.after(timeout, Event::Input(pid, Input::Reply(id, None)));
             }
-            Out::Forward { id, node, request } => self.send_forward(pid, id, &node, request),
+            Out::Forward { id, certificate, request } => {
+                self.send_forward(pid, id, &certificate, request);
+            }
             Out::AnswerForward { id, result } => self.answer_forward(id, result),
             Out::Open { .. } | Out::Run { .. } | Out::Close { .. } | Out::Drop { .. } | Out::Peek { .. } => {
                 if let Some(slot) = self.slots.get(&pid) {
