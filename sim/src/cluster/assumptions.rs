@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::record::Record;
 
-/// How far wall clocks may be apart, in milliseconds.
-const SKEW_MS: u64 = 1_000;
+/// How far wall clocks may be off, in milliseconds.
+pub const SKEW_MS: u64 = 1_000;
 
 /// How much a machine's clock of time since boot may run too fast or too slow, in parts of a million.
 const DRIFT_PPM: u64 = 2_000;

@@ -6,6 +6,7 @@
 //! told which actors to open, and asks whether they are still held.
 
 mod desk;
+mod entries;
 mod hold;
 mod store;
 mod way;
@@ -17,8 +18,9 @@ pub use store::{DataCall, DataReply, Objects};
 use std::{cell::RefCell, collections::BTreeMap, path::PathBuf, rc::Rc};
 
 use futures::channel::{mpsc, oneshot};
-use wasmkeep_protocol::NodeId;
-use wasmkeep_replica::Restorer;
+use wasmkeep_bucket::Key;
+use wasmkeep_protocol::{NodeId, alarm::Post};
+use wasmkeep_replica::{Restorer, overdue};
 
 use self::{desk::Simulated, hold::Hold, way::Way};
 use super::{
@@ -26,6 +28,7 @@ use super::{
     parameters::Parameters,
     process::{Input, Out},
     record::{ActorNumber, Generation, Operation, Pid, RequestNumber},
+    stage,
     time::{Clocks, Time},
 };
 use crate::dice::Dice;
@@ -88,6 +91,8 @@ impl Data {
             Out::Drop { .. } if self.desk.flawed(Flaw::AcksWithoutLease) => {}
             // Whatever it does.
             Out::Drop { actor } => drop(self.holds.borrow_mut().remove(&actor)),
+            Out::ListOverdue { from, until_ms } => self.list_overdue(from, until_ms),
+            Out::Notice { actor, post } => self.notice(actor, post),
             Out::Peek { actor, request, operation } => self.peek(actor, request, operation),
             _ => {}
         }
@@ -117,6 +122,24 @@ impl Data {
             // One that has ended has said so.
             let _ = open.jobs.unbounded_send(job);
         }
+    }
+
+    fn list_overdue(&self, from: Option<Key>, until_ms: u64) {
+        let desk = self.desk.clone();
+        self.desk.executor().spawn(async move {
+            let is_first = from.is_none();
+            let (way, surroundings) = (Way::new(&desk), Simulated(desk.clone()));
+            let listed = overdue(&way, &surroundings, &stage::tenant(), from, until_ms).await;
+            let overdue = listed.ok().map(|listed| (listed.entries, listed.rest));
+            desk.say(Saying::Tell(Input::Overdue { is_first, overdue }));
+        });
+    }
+
+    fn notice(&self, actor: ActorNumber, post: Post) {
+        if self.holds.borrow().get(&actor).is_some_and(|open| !open.jobs.is_closed()) {
+            return self.give(actor, Job::Notice(post));
+        }
+        self.desk.entries.notice(actor, post);
     }
 
     /// What the lease and the claims say now.

@@ -1,4 +1,4 @@
-//! What the simulated actors keep: a counter with the requests that raised it, a register, and notes.
+//! What the simulated actors keep: a counter with the requests that raised it, a register, notes, and who set the alarm.
 
 use wasmkeep_storage::{Database, Error, Value};
 
@@ -7,7 +7,7 @@ use super::record::{Contents, Operation, RequestNumber};
 const TABLES: &str = "CREATE TABLE IF NOT EXISTS added(request INTEGER);
      CREATE TABLE IF NOT EXISTS noted(request INTEGER);
      CREATE TABLE IF NOT EXISTS cells(name TEXT PRIMARY KEY, value INTEGER);
-     INSERT OR IGNORE INTO cells VALUES('counter', 0), ('register', 0);";
+     INSERT OR IGNORE INTO cells VALUES('counter', 0), ('register', 0), ('reminder', 0);";
 
 /// Does what a request asks for; the answer.
 pub async fn carry_out(
@@ -24,7 +24,7 @@ pub async fn carry_out(
         }
         Operation::Write => format!("UPDATE cells SET value = {request} WHERE name = 'register';"),
         Operation::Note => format!("INSERT INTO noted VALUES({request});"),
-        Operation::Count | Operation::Read => String::new(),
+        Operation::Remind | Operation::Alarm | Operation::Count | Operation::Read => String::new(),
     };
     if !change.is_empty() {
         database.exec_script(&format!("BEGIN; {TABLES} {change} COMMIT")).await?;
@@ -32,8 +32,21 @@ pub async fn carry_out(
     match operation {
         Operation::Add | Operation::Count => cell(database, "counter").await,
         Operation::Write | Operation::Read => cell(database, "register").await,
-        Operation::Note => Ok(0),
+        Operation::Note | Operation::Remind | Operation::Alarm => Ok(0),
     }
+}
+
+/// Sets the alarm and notes for whom.
+pub async fn remind(database: &Database, request: RequestNumber, due_ms: u64) -> Result<(), Error> {
+    let note = format!("UPDATE cells SET value = {request} WHERE name = 'reminder';");
+    database.exec_script(&format!("BEGIN; {TABLES} {note}")).await?;
+    database.set_alarm(due_ms, |_| Ok::<_, Error>(()))?;
+    database.exec_script("COMMIT").await
+}
+
+/// Who set the alarm last.
+pub async fn reminder(database: &Database) -> Result<RequestNumber, Error> {
+    cell(database, "reminder").await
 }
 
 /// Everything an actor has.

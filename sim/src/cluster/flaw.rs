@@ -108,6 +108,10 @@ flaws! {
     ReadsAnywhere => "reads-from-any-disk", &["linearizability"];
     /// A certificate is trusted as long as it stands in a heartbeat, whatever the heartbeat says (R-TLS-4).
     TrustsFenced => "fenced-peer-trusted", &["trust"];
+    /// The bucket is told of no alarm.
+    AlarmsUnannounced => "alarms-not-in-the-bucket", &["alarms"];
+    /// Nobody looks for overdue alarms in the bucket.
+    NeverSweeps => "never-sweeps", &["alarms"];
     /// Something draws from real chance.
     UsesEntropy => "cluster-not-deterministic", &["determinism"];
 }

@@ -3,6 +3,7 @@
 //! It decides nothing the machines decide. It runs events only while the keeper says that the lease is valid and the
 //! claim that the actor is held, one at a time for each actor.
 
+mod alarms;
 mod carry;
 mod messages;
 mod requests;
@@ -26,7 +27,7 @@ use wasmkeep_protocol::{
 use super::{
     flaw::Flaw,
     parameters::Parameters,
-    record::{Generation, Pid, Record, RequestNumber, Told},
+    record::{Generation, Operation, Pid, Record, RequestNumber, Told},
     stage,
     time::{Clocks, MILLI, Time},
 };
@@ -104,6 +105,9 @@ pub struct Process {
     /// Requests that were sent to another node once.
     sent: BTreeSet<RequestNumber>,
     calls: BTreeMap<CallId, Purpose>,
+    /// The alarms it knows of.
+    book: BTreeMap<ActorId, alarms::Booked>,
+    sweeps: alarms::Sweeps,
     counter: u64,
     stop: Option<stop::Progress>,
     ended: bool,
@@ -165,6 +169,8 @@ impl Process {
             forwards: BTreeMap::new(),
             sent: BTreeSet::new(),
             calls: BTreeMap::new(),
+            book: BTreeMap::new(),
+            sweeps: alarms::Sweeps::new(now),
             counter: 0,
             stop: None,
             ended: false,
@@ -202,7 +208,7 @@ impl Process {
     pub fn unanswered(&self) -> Vec<RequestNumber> {
         self.requests
             .values()
-            .filter(|request| request.forward.is_none())
+            .filter(|request| request.forward.is_none() && request.operation != Operation::Alarm)
             .map(|request| request.number)
             .collect()
     }
@@ -220,7 +226,7 @@ impl Process {
             .filter(|resident| resident.is_idle())
             .map(|resident| self.idle_end(resident));
         let due = [self.keeper.wake(), self.watch.wake(now), self.waits.wake()].into_iter().flatten();
-        let due = due.chain(claims).chain(idle).min()?;
+        let due = due.chain(claims).chain(idle).chain(self.alarms_wake(now)).min()?;
         // A machine that is due all the time must not stop the simulation.
         Some(self.clocks.when(due, time).max(time + MILLI / 2))
     }
@@ -250,6 +256,8 @@ impl Process {
                 Input::RunDone(run, told) => self.run_done(now, run, told),
                 Input::GivenUp { actor, generation } => self.given_up(now, actor, generation),
                 Input::Closed { actor, generation } => self.closed(now, actor, generation),
+                Input::Booked { actor, at_ms } => self.booked(now, actor, at_ms),
+                Input::Overdue { is_first, overdue } => self.overdue(now, is_first, overdue),
                 Input::Peeked(request, found) => self.peeked(now, request, found),
                 Input::Stop => self.stop(now),
             }
@@ -292,6 +300,7 @@ impl Process {
         for actor in idle {
             self.give_up(&actor);
         }
+        self.tick_alarms(now);
         self.progress_stop(now);
     }
 

@@ -21,6 +21,9 @@ pub type NodeNumber = usize;
 pub type ActorNumber = usize;
 /// A client's request, counted over the whole run.
 pub type RequestNumber = u64;
+/// From here on they are events that no client asked for.
+pub const NODES_EVENTS: RequestNumber = 1 << 48;
+
 /// A hold of an actor.
 pub type Generation = u64;
 
@@ -33,15 +36,19 @@ pub enum Operation {
     Write,
     /// Writes a row that is not durable before the actor is closed.
     Note,
+    /// Sets the alarm, durably.
+    Remind,
     /// Reads the counter.
     Count,
     /// Reads the register.
     Read,
+    /// Runs the alarm, if it is due. No client asks for that.
+    Alarm,
 }
 
 impl Operation {
     /// Those with a body.
-    pub const WRITES: [Self; 3] = [Self::Add, Self::Write, Self::Note];
+    pub const WRITES: [Self; 4] = [Self::Add, Self::Write, Self::Note, Self::Remind];
     /// Those without.
     pub const READS: [Self; 2] = [Self::Count, Self::Read];
 
@@ -52,7 +59,7 @@ impl Operation {
 
     /// Whether its answer says that it is in the bucket.
     pub fn is_durable(self) -> bool {
-        matches!(self, Self::Add | Self::Write)
+        matches!(self, Self::Add | Self::Write | Self::Remind)
     }
 }
 
@@ -143,6 +150,10 @@ pub enum Record {
     RestoreFailed { pid: Pid, actor: ActorNumber, lossy: bool, error: String },
     /// A durable change is acknowledged to the actor that made it.
     Durable { actor: ActorNumber, request: RequestNumber },
+    /// An actor sets its alarm; what it set before is replaced.
+    Reminded { actor: ActorNumber, request: RequestNumber, due_ms: u64 },
+    /// The alarm that a request set ran.
+    Fired { actor: ActorNumber, request: RequestNumber },
     /// The uploads of an actor ended; it is given up.
     UploadsEnded { pid: Pid, actor: ActorNumber },
     /// An actor was closed, everything it had being in the bucket.

@@ -115,8 +115,9 @@ fn trouble(world: &mut World) {
 /// After a while without trouble every actor is served, whoever is asked.
 fn calm(world: &mut World) {
     world.calm_down();
-    // A start check, a takeover, a stop that had begun, and the last kept requests.
-    run_for(world, 75 * SECOND);
+    // A start check, a takeover, a stop that had begun, the last kept requests; and the alarms of nodes that are gone, to
+    // which each node looks in its turn and, after looks that came to nothing, after a wait.
+    run_for(world, 150 * SECOND);
     world.record(&Record::MustServe);
     ask_all(world);
     run_for(world, 2 * SECOND);

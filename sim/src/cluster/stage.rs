@@ -24,7 +24,8 @@ where
     text.parse().expect("the simulator's names are names")
 }
 
-fn tenant() -> Tenant {
+/// Whose the actors are.
+pub fn tenant() -> Tenant {
     named("acme")
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Checker;
 use crate::cluster::{
-    record::{Record, RequestNumber, Told},
+    record::{NODES_EVENTS, Record, RequestNumber, Told},
     time::Time,
 };
 
@@ -51,7 +51,7 @@ impl Checker for Answers {
             }
             Record::Left { request } => self.0.entry(*request).or_default().left = true,
             Record::Told { request, told } => return self.told(*request, *told),
-            Record::RunBegan { request, .. } => {
+            Record::RunBegan { request, .. } if *request < NODES_EVENTS => {
                 let asked = self.0.entry(*request).or_default();
                 if std::mem::replace(&mut asked.began, true) {
                     return Err(format!("request {request} runs a second time"));
@@ -60,7 +60,9 @@ impl Checker for Answers {
                     return Err(format!("request {request} runs after it was told that it did not"));
                 }
             }
-            Record::RunEnded { request, done: true, .. } => self.0.entry(*request).or_default().done = true,
+            Record::RunEnded { request, done: true, .. } if *request < NODES_EVENTS => {
+                self.0.entry(*request).or_default().done = true;
+            }
             Record::Over => {
                 let open = self.0.iter().find(|(_, asked)| asked.told.is_none() && !asked.left);
                 if let Some((request, _)) = open {

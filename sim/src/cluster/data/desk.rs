@@ -15,7 +15,7 @@ use wasmkeep_protocol::{
 };
 use wasmkeep_replica::{Hold, Surroundings};
 
-use super::{DataCall, DataReply};
+use super::{DataCall, DataReply, entries::Entries};
 use crate::{
     cluster::{
         flaw::Flaw,
@@ -57,6 +57,8 @@ pub struct Desk {
     pub node: NodeId,
     /// What is broken on purpose.
     pub flaw: Option<Flaw>,
+    /// Of the alarms of its actors.
+    pub(super) entries: Entries,
     /// Files before a snapshot is made whatever the schedule says; 0 leaves it to the schedule.
     pub eager_snapshots: u64,
     /// Longest event.
@@ -83,6 +85,7 @@ impl Desk {
             pid,
             node,
             flaw,
+            entries: Entries::default(),
             eager_snapshots: parameters.eager_snapshots,
             event_max: parameters.event_max,
             executor: Executor::new(Duration::from_micros(time), dice.fork(), 1),
@@ -114,6 +117,10 @@ impl Desk {
 
     pub(super) fn chance(&self, per_mille: u64) -> bool {
         self.dice.borrow_mut().chance(per_mille)
+    }
+
+    pub(super) fn below(&self, bound: u64) -> u64 {
+        self.dice.borrow_mut().below(bound)
     }
 
     /// A part of an event's time goes by.

@@ -18,7 +18,7 @@ use futures::{
     future::{Either, select},
 };
 use wasmkeep_protocol::{
-    alarm::{Outlook, Posts},
+    alarm::{Outlook, Post},
     history::Point,
     replication::SnapshotSchedule,
 };
@@ -42,11 +42,16 @@ use crate::{
     replica::local,
 };
 
+/// How far ahead alarms are set, in milliseconds.
+const AHEAD_MS_MAX: u64 = 40_000;
+
 /// What an open actor is to do.
 #[derive(Debug)]
 pub(super) enum Job {
     /// An event.
     Run { run: RunId, request: RequestNumber, operation: Operation },
+    /// A sweep came across this entry of its.
+    Notice(Post),
     /// Upload what is left, and close.
     Close,
 }
@@ -131,6 +136,7 @@ impl Hold {
                 Either::Right(_) => Err(Stop::Uploads),
             }
         };
+        self.desk.entries.closed(actor, opened.uploads.posts());
         match ended {
             Ok(()) => tell(Input::Closed { actor, generation }),
             Err(stop) => {
@@ -192,23 +198,29 @@ impl Hold {
         if let Some(text) = local::unsound(&database).await {
             self.desk.record(Record::Unsound { actor, text });
         }
+        let at_ms = database.alarm()?.wake().map(|wake| wake.at_ms);
+        let posts = self.desk.entries.opened(&self.desk.node, actor, generation, history.end(), at_ms);
         let way = || Way::new(&self.desk);
         let uploads = Uploader::new(
             Ways { urgent: way(), ordinary: way(), spare: way() },
             Simulated(self.desk.clone()),
             self.held(),
             stage::subject(actor),
-            Posts::new(self.desk.node.clone(), generation),
+            posts,
             history.end().unwrap_or(Point::START),
             SnapshotSchedule::new(history.uploads_since_snapshot()),
         );
-        Ok(Opened { database, uploads, seeds: seeds.into() })
+        let opened = Opened { database, uploads, seeds: seeds.into() };
+        self.book(&opened)?;
+        Ok(opened)
     }
 
     async fn events(&self, opened: &Opened, mut jobs: mpsc::UnboundedReceiver<Job>) -> Result<(), Stop> {
         while let Some(job) = jobs.next().await {
             match job {
+                Job::Run { run, operation: Operation::Alarm, .. } => self.alarm(opened, run).await?,
                 Job::Run { run, request, operation } => self.event(opened, run, request, operation).await?,
+                Job::Notice(post) => opened.uploads.noticed(post),
                 Job::Close => return self.close(opened).await,
             }
         }
@@ -225,7 +237,11 @@ impl Hold {
         let (database, actor) = (&opened.database, self.actor);
         let ended = |told| self.desk.say(Saying::Tell(Input::RunDone(run, told)));
         self.desk.linger().await;
-        let told = database::carry_out(database, request, operation).await?;
+        let told = if operation == Operation::Remind {
+            self.remind(opened, request).await?
+        } else {
+            database::carry_out(database, request, operation).await?
+        };
         self.desk.linger().await;
         if self.desk.flawed(Flaw::AcksEarly) && operation.is_durable() {
             self.desk.record(Record::Durable { actor, request });
@@ -242,6 +258,38 @@ impl Hold {
         }
         ended(told);
         self.housekeeping(opened).await
+    }
+
+    async fn remind(&self, opened: &Opened, request: RequestNumber) -> Result<u64, Stop> {
+        let due_ms = self.desk.wall_ms() + self.desk.below(AHEAD_MS_MAX);
+        self.desk.record(Record::Reminded { actor: self.actor, request, due_ms });
+        database::remind(&opened.database, request, due_ms).await?;
+        self.book(opened)?;
+        Ok(0)
+    }
+
+    /// Runs the alarm, if it is due.
+    async fn alarm(&self, opened: &Opened, run: RunId) -> Result<(), Stop> {
+        let database = &opened.database;
+        self.desk.linger().await;
+        if database.begin_alarm(self.desk.wall_ms())?.is_some() {
+            self.push(opened).await?;
+            self.desk.linger().await;
+            let request = database::reminder(database).await?;
+            database.end_alarm(self.desk.wall_ms(), true)?;
+            self.push(opened).await?;
+            self.desk.record(Record::Fired { actor: self.actor, request });
+        }
+        self.book(opened)?;
+        self.desk.say(Saying::Tell(Input::RunDone(run, 0)));
+        self.housekeeping(opened).await
+    }
+
+    /// Tells the process when the actor wants to be looked at.
+    fn book(&self, opened: &Opened) -> Result<(), Stop> {
+        let at_ms = opened.database.alarm()?.wake().map(|wake| wake.at_ms);
+        self.desk.say(Saying::Tell(Input::Booked { actor: self.actor, at_ms }));
+        Ok(())
     }
 
     /// Hands over what was committed.
@@ -261,7 +309,8 @@ impl Hold {
             }
         };
         opened.seeds.set(false);
-        let alarm = Outlook::exact(None);
+        let at_ms = database.alarm()?.wake().map(|wake| wake.at_ms);
+        let alarm = Outlook::exact(at_ms.filter(|_| !self.desk.flawed(Flaw::AlarmsUnannounced)));
         Ok(uploads.push(Commit { to: Point { txid, checksum }, content, alarm })?)
     }
 

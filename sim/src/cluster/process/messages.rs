@@ -1,6 +1,12 @@
 //! What reaches a process, and what it does to the world.
 
-use wasmkeep_protocol::{ActorId, forwarding::Trouble, trust::Fingerprint};
+use wasmkeep_bucket::Key;
+use wasmkeep_protocol::{
+    ActorId,
+    alarm::{Listed, Post},
+    forwarding::Trouble,
+    trust::Fingerprint,
+};
 
 use crate::cluster::{
     bucket::{Call, Reply},
@@ -36,6 +42,10 @@ pub enum Input {
     GivenUp { actor: ActorNumber, generation: Generation },
     /// An actor is closed, and all of it is in the bucket.
     Closed { actor: ActorNumber, generation: Generation },
+    /// What an actor's database says of its alarm now.
+    Booked { actor: ActorNumber, at_ms: Option<u64> },
+    /// What of the bucket's alarms is overdue, and where the listing goes on; `None`: it failed.
+    Overdue { is_first: bool, overdue: Option<(Vec<Listed>, Option<Key>)> },
     /// A request was answered from the disk; by a variant only.
     Peeked(RequestNumber, Option<u64>),
     /// Please stop.
@@ -72,6 +82,10 @@ pub enum Out {
     Close { actor: ActorNumber },
     /// Lets go of it at once.
     Drop { actor: ActorNumber },
+    /// Lists the alarms in the bucket that are due by then.
+    ListOverdue { from: Option<Key>, until_ms: u64 },
+    /// A sweep came across this entry of an actor's.
+    Notice { actor: ActorNumber, post: Post },
     /// Answers from the disk, whoever owns the actor; of a variant only.
     Peek { actor: ActorNumber, request: RequestNumber, operation: Operation },
     /// For the record.

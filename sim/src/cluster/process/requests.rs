@@ -8,10 +8,10 @@ use wasmkeep_protocol::{
     ownership::{Denial, Input as ClaimInput},
 };
 
-use super::{ForwardId, Out, Process, Request};
+use super::{ForwardId, Out, Process, Request, alarms::Ended};
 use crate::cluster::{
     flaw::Flaw,
-    record::{Record, RequestNumber, Told},
+    record::{NODES_EVENTS, Operation, Record, RequestNumber, Told},
     stage,
 };
 
@@ -40,7 +40,7 @@ impl Process {
         }
         if self.flaw == Some(Flaw::ReadsAnywhere)
             && let Some(operation) = self.requests.get(&number).map(|request| request.operation)
-            && !operation.has_body()
+            && Operation::READS.contains(&operation)
         {
             return self.out.push(Out::Peek {
                 actor: stage::actor_number(actor),
@@ -59,6 +59,9 @@ impl Process {
     }
 
     pub(super) fn answer(&mut self, number: RequestNumber, told: Told) {
+        if number >= NODES_EVENTS {
+            return self.alarm_ended(number, if told.is_served() { Ended::Ran } else { Ended::NotNow });
+        }
         let Some(request) = self.requests.remove(&number) else { return };
         self.sent.remove(&number);
         match request.forward {
@@ -93,6 +96,9 @@ impl Process {
     /// The actor is not to be had here.
     pub(super) fn route(&mut self, now: Now, number: RequestNumber, denial: &Denial) {
         let Some(request) = self.requests.get(&number) else { return };
+        if request.operation == Operation::Alarm {
+            return self.alarm_denied(number, denial);
+        }
         let origin = if request.forward.is_some() { Origin::Peer } else { Origin::Outside };
         let bodiless = !request.operation.has_body() || self.flaw == Some(Flaw::KeepsBodies);
         let actor = request.actor.clone();

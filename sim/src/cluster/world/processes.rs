@@ -182,7 +182,13 @@ impl World {
                 self.send_forward(pid, id, &certificate, request);
             }
             Out::AnswerForward { id, result } => self.answer_forward(id, result),
-            Out::Open { .. } | Out::Run { .. } | Out::Close { .. } | Out::Drop { .. } | Out::Peek { .. } => {
+            Out::Open { .. }
+            | Out::Run { .. }
+            | Out::Close { .. }
+            | Out::Drop { .. }
+            | Out::ListOverdue { .. }
+            | Out::Notice { .. }
+            | Out::Peek { .. } => {
                 if let Some(slot) = self.slots.get(&pid) {
                     slot.data.carry_out(out);
                 }
