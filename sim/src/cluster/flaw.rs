@@ -71,7 +71,7 @@ flaws! {
     /// Nobody is ever fenced.
     NeverFences => "never-fences", &["takeover"];
     /// A start does not wait for the previous process.
-    NoStartCheck => "start-check-skipped", &["single-owner"];
+    NoStartCheck => "start-check-skipped", &["single-owner", "durable"];
     /// A deleted heartbeat counts as a release (R-LEASE-7).
     DeletedFrees => "deleted-heartbeat-frees", &["single-owner"];
     /// An operator's fence counts as if somebody had watched the node for long enough.
