@@ -81,6 +81,12 @@ fn sums_that_may_be_of_something_else_are_not_believed() {
         ("another checksum", &in_file(16)),
         // As after a power loss: it names another boot.
         ("another proof", &in_file(24)),
+        ("a sum that was not written", &in_file(CHUNKS_AT)),
+        ("the last sum", &in_file(CHUNKS_AT + 599 * SUM_BYTES)),
+        ("no sum but the first", &|path| {
+            let file = OpenOptions::new().write(true).open(beside(path, SUMS)).unwrap();
+            file.set_len(CHUNKS_AT + SUM_BYTES).unwrap();
+        }),
         ("a database that is longer", &|path| {
             let file = OpenOptions::new().append(true).open(path).unwrap();
             io::Write::write_all(&mut &file, &[7]).unwrap();
