@@ -252,7 +252,7 @@ pub async fn whose<B: Bucket, S: Surroundings>(
 ///
 /// # Errors
 /// It may still be there.
-pub async fn forget<B: Bucket, S: Surroundings>(
+pub(crate) async fn forget<B: Bucket, S: Surroundings>(
     bucket: &B,
     surroundings: &S,
     tenant: &Tenant,

@@ -4,7 +4,6 @@
 //! code is `protocol`'s, what carries it out `membership`'s and `replica`'s; both live on the bucket core in a
 //! [`station::Station`]. Nothing here waits on a shard's own core.
 
-mod entries;
 mod lease;
 mod station;
 mod sweeps;

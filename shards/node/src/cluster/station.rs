@@ -29,11 +29,11 @@ use wasmkeep_protocol::{
     view::View,
 };
 use wasmkeep_replica::{
-    Commit, Content, GivenUp, History, HistoryError, Hold, Need, ReadBudget, RestoreError, Restorer, Subject,
-    Uploader, Ways, collect,
+    Commit, Content, Entries, GivenUp, History, HistoryError, Hold, Need, ReadBudget, RestoreError, Restorer,
+    Subject, Uploader, Ways, collect,
 };
 
-use super::{Word, entries::Entries, lease::LeaseCell};
+use super::{Word, lease::LeaseCell};
 
 /// The way to the bucket.
 pub(super) type Way = Laned<AnyBucket>;

@@ -13,7 +13,8 @@ use wasmkeep_protocol::{
 const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(64 << 10).expect("it is not zero");
 
 /// See the module.
-pub(super) struct Entries {
+#[derive(Debug)]
+pub struct Entries {
     node: NodeId,
     asleep: RefCell<LruCache<ActorId, Posts>>,
     /// Because of which actors are looked at now.
@@ -21,12 +22,14 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    pub(super) fn new(node: NodeId) -> Self {
+    /// Of this node; nothing is known.
+    #[must_use]
+    pub fn new(node: NodeId) -> Self {
         Self { node, asleep: RefCell::new(LruCache::new(REMEMBERED_MAX)), noticed: RefCell::default() }
     }
 
     /// For the hold of an actor that was opened at `at` with an alarm at `alarm_ms`.
-    pub(super) fn opened(&self, actor: &ActorId, generation: u64, at: Point, alarm_ms: Option<u64>) -> Posts {
+    pub fn opened(&self, actor: &ActorId, generation: u64, at: Point, alarm_ms: Option<u64>) -> Posts {
         let earlier = self.asleep.borrow_mut().pop(actor);
         let node = self.node.clone();
         let mut posts = match at.is_empty() {
@@ -41,24 +44,24 @@ impl Entries {
     }
 
     /// The hold has ended.
-    pub(super) fn closed(&self, actor: &ActorId, posts: Posts) {
+    pub fn closed(&self, actor: &ActorId, posts: Posts) {
         if !posts.is_empty() {
             self.asleep.borrow_mut().put(actor.clone(), posts);
         }
     }
 
     /// The actor was deleted: what there is of it is cleared away, and nobody may rely on it.
-    pub(super) fn deleted(&self, actor: &ActorId) {
+    pub fn deleted(&self, actor: &ActorId) {
         self.asleep.borrow_mut().pop(actor);
     }
 
     /// The actor is about to be looked at because of this entry: should it not need it, it clears it away.
-    pub(super) fn notice(&self, actor: &ActorId, post: &Post) {
+    pub fn notice(&self, actor: &ActorId, post: &Post) {
         self.noticed.borrow_mut().insert(actor.clone(), post.clone());
     }
 
     /// The look has ended.
-    pub(super) fn unnotice(&self, actor: &ActorId) {
+    pub fn unnotice(&self, actor: &ActorId) {
         self.noticed.borrow_mut().remove(actor);
     }
 }
