@@ -19,6 +19,7 @@ use wasmtime::{
 use wasmtime_wasi_http::{WasiHttpView, p2::bindings::http::types::Scheme};
 
 use crate::{
+    ahead::Asked,
     boundary::{TrapReport, guarded, trap},
     event::{ActorEvent, HttpEvent, RequestBody, Revocation},
     headers,
@@ -72,8 +73,17 @@ impl Version {
     /// # Errors
     /// [`InstantiateError`].
     pub async fn instantiate(&self, setting: Setting) -> Result<Instance, InstantiateError> {
+        self.make(&setting, None).await
+    }
+
+    /// `asked`: of an instance that is nobody's.
+    pub(crate) async fn make(
+        &self,
+        setting: &Setting,
+        asked: Option<Asked>,
+    ) -> Result<Instance, InstantiateError> {
         let loaded = &*self.0;
-        let state = ActorState::new(&setting, self.hooks(), loaded.shared.memory_bytes_max);
+        let state = ActorState::new(setting, asked, self.hooks(), loaded.shared.memory_bytes_max);
         let mut store = Store::new(&loaded.shared.engine, state);
         store.limiter(|state| &mut state.limits);
         let slice_ended = SliceEnded::default();
@@ -83,7 +93,7 @@ impl Version {
             Ok(UpdateDeadline::Yield(SLICE_EPOCHS))
         });
         store.set_epoch_deadline(SLICE_EPOCHS);
-        let timers = setting.timers;
+        let timers = setting.timers.clone();
         let instance = guarded(&timers, loaded.pre.instantiate_async(&mut store))
             .await
             .map_err(|failure| InstantiateError::Failed(failure.to_string()))?

@@ -6,6 +6,7 @@
 //! event comes next or how long one may take; `wasmkeep-actor` does. It opens no database; `wasmkeep-storage`
 //! does.
 
+mod ahead;
 mod bindings;
 mod boundary;
 mod cache;
@@ -25,6 +26,7 @@ mod state;
 mod timers;
 mod turn;
 
+pub use ahead::{AheadError, SpareInstance};
 pub use bindings::websockets::{Acceptance, Connection, Message};
 pub use boundary::bugs_caught;
 pub use calls::{Call, CallError, CallOutcome, Calls};

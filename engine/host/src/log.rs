@@ -17,7 +17,7 @@ use wasmtime_wasi::{
     p2::{OutputStream, Pollable, StreamResult},
 };
 
-use crate::state::Identity;
+use crate::{ahead::Asked, state::Identity};
 
 /// Longest line, in bytes; the rest of a longer one becomes further lines. A log line past this is data.
 const LINE_BYTES_MAX: usize = 8 << 10;
@@ -39,11 +39,13 @@ pub(crate) enum Stream {
 
 /// Where the lines of one actor go.
 pub(crate) struct ActorLog {
-    identity: Arc<Identity>,
     state: Mutex<State>,
 }
 
 struct State {
+    identity: Arc<Identity>,
+    /// Of an instance that is nobody's: there is no name to write under.
+    asked: Option<Asked>,
     out: Vec<u8>,
     err: Vec<u8>,
     budget: Budget,
@@ -77,9 +79,17 @@ impl Budget {
 }
 
 impl ActorLog {
-    pub(crate) fn new(identity: Arc<Identity>) -> Arc<Self> {
-        let state = State { out: Vec::new(), err: Vec::new(), budget: Budget::new(Instant::now()) };
-        Arc::new(Self { identity, state: Mutex::new(state) })
+    pub(crate) fn new(identity: Arc<Identity>, asked: Option<Asked>) -> Arc<Self> {
+        let (out, err) = (Vec::new(), Vec::new());
+        let state = State { identity, asked, out, err, budget: Budget::new(Instant::now()) };
+        Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    /// The lines are this actor's from now on.
+    pub(crate) fn claim(&self, identity: &Arc<Identity>) {
+        let mut state = self.state();
+        state.identity = Arc::clone(identity);
+        state.asked = None;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -89,63 +99,66 @@ impl ActorLog {
 
     fn write(&self, stream: Stream, mut bytes: &[u8]) {
         let mut state = self.state();
+        if let Some(asked) = &state.asked {
+            return asked.note();
+        }
         while !bytes.is_empty() {
-            let State { out, err, budget } = &mut *state;
+            let State { identity, out, err, budget, .. } = &mut *state;
             let line = if stream == Stream::Out { out } else { err };
             let room = LINE_BYTES_MAX - line.len();
             let window = &bytes[..bytes.len().min(room)];
             if let Some(end) = window.iter().position(|byte| *byte == b'\n') {
                 line.extend_from_slice(&window[..end]);
                 bytes = &bytes[end + 1..];
-                self.emit(stream, line, budget);
+                emit(identity, stream, line, budget);
             } else {
                 line.extend_from_slice(window);
                 bytes = &bytes[window.len()..];
                 if line.len() == LINE_BYTES_MAX {
-                    self.emit(stream, line, budget);
+                    emit(identity, stream, line, budget);
                 }
             }
-        }
-    }
-
-    fn emit(&self, stream: Stream, line: &mut Vec<u8>, budget: &mut Budget) {
-        // Taken, not cleared: an idle actor keeps no buffer.
-        let line = mem::take(line);
-        let Some(suppressed) = budget.take(Instant::now()) else { return };
-        let Identity { class, name, .. } = &*self.identity;
-        if suppressed > 0 {
-            tracing::warn!(target: "actor", class, name, "{suppressed} lines were left out: over {LINES_PER_SECOND} a second");
-        }
-        let line = String::from_utf8_lossy(&line);
-        let line = line.strip_suffix('\r').unwrap_or(&line);
-        match stream {
-            Stream::Out => tracing::info!(target: "actor", class, name, "{line}"),
-            Stream::Err => tracing::warn!(target: "actor", class, name, "{line}"),
         }
     }
 
     /// Writes out lines that were begun and not ended; called when an event ends.
     pub(crate) fn flush(&self) {
         let mut state = self.state();
-        let State { out, err, budget } = &mut *state;
+        let State { identity, out, err, budget, .. } = &mut *state;
         for (stream, line) in [(Stream::Out, out), (Stream::Err, err)] {
             if !line.is_empty() {
-                self.emit(stream, line, budget);
+                emit(identity, stream, line, budget);
             }
         }
     }
 
     /// Says why an event of this actor ended badly, counted against the same rate.
     pub(crate) fn failure(&self, what: &str, detail: &dyn std::fmt::Display) {
-        let allowed = self.state().budget.take(Instant::now());
-        if allowed.is_some() {
-            let Identity { class, name, .. } = &*self.identity;
+        let mut state = self.state();
+        if state.budget.take(Instant::now()).is_some() {
+            let Identity { class, name, .. } = &*state.identity;
             tracing::warn!(target: "actor", class, name, "{what}: {detail}");
         }
     }
 
     pub(crate) fn stream(self: &Arc<Self>, stream: Stream) -> LogStream {
         LogStream { log: Arc::clone(self), stream }
+    }
+}
+
+fn emit(identity: &Identity, stream: Stream, line: &mut Vec<u8>, budget: &mut Budget) {
+    // Taken, not cleared: an idle actor keeps no buffer.
+    let line = mem::take(line);
+    let Some(suppressed) = budget.take(Instant::now()) else { return };
+    let Identity { class, name, .. } = identity;
+    if suppressed > 0 {
+        tracing::warn!(target: "actor", class, name, "{suppressed} lines were left out: over {LINES_PER_SECOND} a second");
+    }
+    let line = String::from_utf8_lossy(&line);
+    let line = line.strip_suffix('\r').unwrap_or(&line);
+    match stream {
+        Stream::Out => tracing::info!(target: "actor", class, name, "{line}"),
+        Stream::Err => tracing::warn!(target: "actor", class, name, "{line}"),
     }
 }
 

@@ -13,6 +13,7 @@ use wasmtime_wasi_http::{
 };
 
 use crate::{
+    ahead::Asked,
     calls::Calls,
     load::Hooks,
     log::{ActorLog, Stream},
@@ -100,6 +101,8 @@ pub(crate) struct ActorState {
     /// When the event that runs is ended; none in `on-init`.
     pub(crate) ends_at: Option<Duration>,
     pub(crate) log: Arc<ActorLog>,
+    /// Of an instance that is nobody's.
+    asked: Option<Asked>,
     pub(crate) limits: Limits,
     pub(crate) table: ResourceTable,
     wasi: WasiCtx,
@@ -108,8 +111,14 @@ pub(crate) struct ActorState {
 }
 
 impl ActorState {
-    pub(crate) fn new(setting: &Setting, hooks: Hooks, memory_bytes_max: usize) -> Self {
-        let log = ActorLog::new(Arc::clone(&setting.identity));
+    /// What belongs to an actor stays out while the instance is nobody's (`asked`).
+    pub(crate) fn new(
+        setting: &Setting,
+        asked: Option<Asked>,
+        hooks: Hooks,
+        memory_bytes_max: usize,
+    ) -> Self {
+        let log = ActorLog::new(Arc::clone(&setting.identity), asked.clone());
         let wasi = WasiCtx::builder()
             .stdout(log.stream(Stream::Out))
             .stderr(log.stream(Stream::Err))
@@ -122,23 +131,48 @@ impl ActorState {
         http.set_field_size_limit(FIELDS_BYTES_MAX);
         let mut table = ResourceTable::new();
         table.set_max_capacity(RESOURCES_MAX);
-        Self {
+        let is_claimed = asked.is_none();
+        let mut state = Self {
             identity: Arc::clone(&setting.identity),
             env: Arc::clone(&setting.env),
-            database: setting.database.clone().map(SendWrapper::new),
-            sockets: setting.sockets.clone().map(SendWrapper::new),
+            database: None,
+            sockets: None,
             offload: SendWrapper::new(Rc::clone(&setting.offload)),
-            alarms: setting.alarms.clone().map(SendWrapper::new),
+            alarms: None,
             has_on_alarm: hooks.alarm,
-            calls: setting.calls.clone().map(SendWrapper::new),
+            calls: None,
             chain: CallChain::default(),
             ends_at: None,
             log,
+            asked: asked.clone(),
             limits: Limits { memory_bytes: 0, memory_bytes_max },
             table,
             wasi,
             http,
-            hooks: HttpHooks { outbound: setting.outbound.clone(), span: EventSpan::default() },
+            hooks: HttpHooks { outbound: None, span: EventSpan::default(), asked },
+        };
+        if is_claimed {
+            state.claim(setting);
+        }
+        state
+    }
+
+    /// It is the actor's of `setting` from now on.
+    pub(crate) fn claim(&mut self, setting: &Setting) {
+        self.identity = Arc::clone(&setting.identity);
+        self.database = setting.database.clone().map(SendWrapper::new);
+        self.sockets = setting.sockets.clone().map(SendWrapper::new);
+        self.alarms = setting.alarms.clone().map(SendWrapper::new);
+        self.calls = setting.calls.clone().map(SendWrapper::new);
+        self.hooks.outbound = setting.outbound.clone();
+        (self.asked, self.hooks.asked) = (None, None);
+        self.log.claim(&setting.identity);
+    }
+
+    /// The guest asks for what only an actor has.
+    pub(crate) fn note_asked(&self) {
+        if let Some(asked) = &self.asked {
+            asked.note();
         }
     }
 
@@ -187,6 +221,8 @@ impl ResourceLimiter for Limits {
 pub(crate) struct HttpHooks {
     outbound: Option<Arc<dyn Outbound>>,
     span: EventSpan,
+    /// Of an instance that is nobody's.
+    asked: Option<Asked>,
 }
 
 impl WasiHttpHooks for HttpHooks {
@@ -203,6 +239,9 @@ impl WasiHttpHooks for HttpHooks {
         options: Option<RequestOptions>,
         _: Sent<()>,
     ) -> Sent<(http::Response<WasiBody>, Sent<()>)> {
+        if let Some(asked) = &self.asked {
+            asked.note();
+        }
         match &self.outbound {
             Some(outbound) => {
                 outbound::send(&**outbound, &mut self.span, request, options.unwrap_or_default())

@@ -25,6 +25,7 @@ impl Host for ActorState {
         name: String,
         request: Request,
     ) -> wasmtime::Result<Result<Response, Error>> {
+        self.note_asked();
         let Some(calls) = &self.calls else { return Ok(Err(Error::Unsupported)) };
         let calls = Rc::clone(calls);
         let call = match self.prepare(&class, &name, request) {

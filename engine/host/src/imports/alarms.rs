@@ -61,6 +61,7 @@ impl Host for ActorState {
 
 impl ActorState {
     fn alarm(&self) -> Result<(Rc<Database>, Rc<Book>, ActorId), Error> {
+        self.note_asked();
         let (Some(database), Some(book)) = (&self.database, &self.alarms) else {
             return Err(Error::Unsupported);
         };

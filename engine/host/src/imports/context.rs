@@ -7,6 +7,7 @@ use crate::{
 
 impl Host for ActorState {
     fn self_(&mut self) -> wasmtime::Result<Identity> {
+        self.note_asked();
         let identity = &self.identity;
         Ok(Identity {
             tenant: identity.tenant.clone(),
@@ -19,6 +20,7 @@ impl Host for ActorState {
     }
 
     fn caller(&mut self) -> wasmtime::Result<Option<(String, String)>> {
+        self.note_asked();
         Ok(self.chain.caller().map(|caller| (caller.class.to_string(), caller.name.to_string())))
     }
 }

@@ -19,6 +19,7 @@ type Rows = Vec<Vec<Value>>;
 
 impl ActorState {
     fn database(&self) -> Result<Rc<Database>, Error> {
+        self.note_asked();
         match &self.database {
             Some(database) => Ok(Rc::clone(database)),
             None => Err(Error::Refused("this component has no database".into())),

@@ -8,6 +8,7 @@ use crate::{
 
 impl ActorState {
     fn sockets(&self) -> Result<&dyn Sockets, Error> {
+        self.note_asked();
         self.sockets.as_ref().map(|sockets| &***sockets).ok_or(Error::Unsupported)
     }
 }

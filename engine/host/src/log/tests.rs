@@ -46,14 +46,17 @@ impl Subscriber for Recorder {
 
 fn recorded(work: impl FnOnce(&Arc<ActorLog>)) -> Vec<(Level, String)> {
     let recorder = Arc::new(Recorder::default());
-    let log = ActorLog::new(Arc::new(Identity {
-        tenant: "t".into(),
-        class: "c".into(),
-        name: "n".into(),
-        node: "x".into(),
-        generation: 0,
-        version: "v".into(),
-    }));
+    let log = ActorLog::new(
+        Arc::new(Identity {
+            tenant: "t".into(),
+            class: "c".into(),
+            name: "n".into(),
+            node: "x".into(),
+            generation: 0,
+            version: "v".into(),
+        }),
+        None,
+    );
     tracing::subscriber::with_default(Arc::clone(&recorder), || work(&log));
     std::mem::take(&mut *recorder.0.lock().expect("no panic"))
 }

@@ -1,5 +1,6 @@
 //! Whole components through the public interface.
 
+mod ahead;
 mod alarms;
 mod answers;
 mod calls;

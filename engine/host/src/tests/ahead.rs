@@ -1,0 +1,80 @@
+//! Instances that are made before they have an actor.
+
+use std::rc::Rc;
+
+use wasmkeep_actor::TurnEnd;
+use wasmkeep_storage::{Config, Database};
+
+use super::kit::{self, GuestText, block_on, exchange, get};
+use crate::{AheadError, Setting};
+
+const CONTEXT: &str = r#"(import "wasmkeep:actor/context@0.2.0" "self" (func $self (param i32)))
+    (import "wasmkeep:actor/context@0.2.0" "caller" (func $caller (param i32)))"#;
+const SIZE: &str = r#"(import "wasmkeep:actor/storage@0.2.0" "size" (func $size (result i64)))"#;
+
+/// Made with `begin` as its initialiser; answers nothing.
+fn beginning(imports: &str, begin: &str) -> Vec<u8> {
+    GuestText::new()
+        .import(imports)
+        .code(&format!(r#"(func (export "_initialize") {begin})"#))
+        .handle("unreachable")
+}
+
+#[test]
+fn an_instance_made_ahead_serves_the_actor_it_is_given_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Rc::new(Database::open(&folder.path().join("a.db"), &Config::default()).unwrap());
+    let mut guest = GuestText::new();
+    let nothing = guest.text("nothing");
+    // The name lies behind tenant and class: its place at 16 after the 32 bytes.
+    let wasm = guest.import(CONTEXT).import(SIZE).handle(&format!(
+        "(if (i64.eqz (call $size)) (then (call $say (i32.const 200) {nothing}) return))
+         (call $self (i32.const 32))
+         (call $say (i32.const 200) (i32.load (i32.const 48)) (i32.load (i32.const 52)))"
+    ));
+    let version = kit::version(&wasm);
+    let nobody = kit::setting();
+    let spare = block_on(version.instantiate_ahead(&nobody)).unwrap();
+    assert!(spare.memory_bytes() > 0);
+    let mut identity = kit::identity();
+    identity.name = "late".to_owned();
+    let setting =
+        Setting { identity: identity.into(), database: Some(Rc::clone(&database)), ..kit::setting() };
+    let mut instance = spare.claim(&setting);
+    let (end, answer) = block_on(exchange(&mut instance, get("/")));
+    assert_eq!((end, answer.unwrap().text()), (TurnEnd::Ready, "late"));
+}
+
+#[test]
+fn an_instance_that_asks_for_its_actor_while_it_is_made_is_not_made_ahead() {
+    let delete = r#"(import "wasmkeep:actor/storage@0.2.0" "delete-self" (func $delete))"#;
+    let alarm = r#"(import "wasmkeep:actor/alarms@0.2.0" "get" (func $alarm (param i32)))"#;
+    let sockets =
+        r#"(import "wasmkeep:actor/websockets@0.2.0" "connections" (func $open (param i32 i32 i32 i32)))"#;
+    let out = r#"(import "wasi:cli/stdout@0.2.12" "get-stdout" (func $stdout (result i32)))"#;
+    for (imports, begin) in [
+        (CONTEXT, "(call $self (i32.const 32))"),
+        (CONTEXT, "(call $caller (i32.const 32))"),
+        (SIZE, "(drop (call $size))"),
+        // It may have failed for what it was refused.
+        (SIZE, "(if (i64.eqz (call $size)) (then unreachable))"),
+        (delete, "(call $delete)"),
+        (alarm, "(call $alarm (i32.const 32))"),
+        (sockets, "(call $open (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 32))"),
+        (out, "(drop (call $write (call $stdout) (i32.const 1024) (i32.const 2)))"),
+    ] {
+        let made = block_on(kit::version(&beginning(imports, begin)).instantiate_ahead(&kit::setting()));
+        assert_eq!(made.err(), Some(AheadError::AsksForActor), "{begin}");
+    }
+}
+
+#[test]
+fn clocks_and_chance_are_nobodys_and_a_failed_start_is_told() {
+    let now = r#"(import "wasi:clocks/monotonic-clock@0.2.12" "now" (func $now (result i64)))
+        (import "wasi:random/random@0.2.12" "get-random-u64" (func $random (result i64)))"#;
+    let version = kit::version(&beginning(now, "(drop (call $now)) (drop (call $random))"));
+    assert!(block_on(version.instantiate_ahead(&kit::setting())).is_ok());
+    let version = kit::version(&beginning("", "unreachable"));
+    let failed = block_on(version.instantiate_ahead(&kit::setting())).err();
+    assert!(matches!(failed, Some(AheadError::Failed(_))), "{failed:?}");
+}
