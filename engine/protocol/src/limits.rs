@@ -281,3 +281,15 @@ pub const SPARES_PER_SHARD: usize = 8;
 
 /// With so many left of them, more are made.
 pub const SPARES_LOW: usize = 4;
+
+/// Instances a shard keeps made ahead for actors of one class of which several started lately.
+pub const INSTANCES_AHEAD: usize = 4;
+
+/// As [`INSTANCES_AHEAD`], of all classes together.
+pub const INSTANCES_AHEAD_PER_SHARD: usize = 16;
+
+/// With so many left of a class, more are made.
+pub const INSTANCES_AHEAD_LOW: usize = 1;
+
+/// They are let go when no actor of the class started for so long.
+pub const INSTANCES_AHEAD_IDLE: Duration = Duration::from_secs(10);

@@ -51,6 +51,31 @@ fn new_actors_take_databases_made_ahead_and_keep_their_data_when_the_node_is_kil
 }
 
 #[test]
+fn an_instance_made_ahead_is_its_actors_alone_and_gone_when_nobody_comes() {
+    let node = Node::start(&["--shards=1", "--hibernate-after-secs=1"]);
+    for actor in 0..ACTORS {
+        let name = format!("b{actor}");
+        let told = node.get(&format!("/actor/sql/{name}/context")).expect(200).json();
+        assert_eq!((&told["class"], &told["name"]), (&json!("sql"), &json!(name)), "{told}");
+        assert_eq!(node.get(&format!("/actor/sql/{name}/get")).expect(200).json(), "");
+        node.get(&format!("/actor/sql/{name}/set?value={name}")).expect(200);
+        node.get(&format!("/actor/sql/{name}/log?text=said-by-{name}.")).expect(200);
+    }
+    for actor in [2, ACTORS / 2, ACTORS - 1] {
+        let (said, named) = (format!("said-by-b{actor}."), format!("\"name\":\"b{actor}\""));
+        eventually("what it said is in the log under its name", || {
+            node.log().lines().any(|line| line.contains(&said) && line.contains(&named))
+        });
+    }
+    eventually("all rest", || node.metric("wasmkeep_actors_resident", "") == 0.0);
+    eventually("nothing is held for actors to come", || {
+        node.metric("wasmkeep_instance_memory_bytes", "") == 0.0
+    });
+    assert_eq!(node.get("/actor/sql/b1/get").expect(200).json(), "");
+    assert_eq!(node.metric("wasmkeep_host_bugs_total", ""), 0.0);
+}
+
+#[test]
 fn an_actor_that_was_deleted_begins_anew_in_a_database_made_ahead() {
     let node = Node::start(&["--shards=1"]);
     let long = "n".repeat(200);

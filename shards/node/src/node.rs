@@ -13,7 +13,7 @@ use std::{
 };
 
 use wasmkeep_host::{Runtime, RuntimeConfig};
-use wasmkeep_protocol::{ActorClass, lease::Exit};
+use wasmkeep_protocol::{ActorClass, lease::Exit, limits::INSTANCES_AHEAD_PER_SHARD};
 
 pub use self::error::NodeError;
 use self::{
@@ -75,7 +75,7 @@ impl Node {
         let for_nodes = for_nodes.map(|listener| http::listen(listener.listen, shards)).transpose()?;
         let runtime = Runtime::new(&RuntimeConfig {
             cache_dir: config.data_dir.join("compiled"),
-            resident_max: fitted.resident_max + SPARE_INSTANCES,
+            resident_max: fitted.resident_max + SPARE_INSTANCES + shards * INSTANCES_AHEAD_PER_SHARD,
             memory_bytes_max: config.limits.memory_bytes_max,
             line_numbers: config.line_numbers,
         })?;

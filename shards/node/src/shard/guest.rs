@@ -17,20 +17,49 @@ impl MemoryMeter {
     }
 }
 
+/// The part of the meter that is one instance's.
+pub(super) struct Share {
+    meter: Rc<MemoryMeter>,
+    counted: usize,
+}
+
+impl Share {
+    /// Nothing yet.
+    pub(super) fn new(meter: Rc<MemoryMeter>) -> Self {
+        Self { meter, counted: 0 }
+    }
+
+    pub(super) fn set(&mut self, bytes: usize) {
+        let others = self.meter.bytes() - self.counted;
+        self.meter.0.set(others + bytes);
+        self.counted = bytes;
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 /// An instance and the part of the meter that is its own.
 pub(crate) struct MeteredInstance {
     instance: Instance,
-    meter: Rc<MemoryMeter>,
-    counted: usize,
+    share: Share,
     /// What it says waits there.
     gated: Option<Gated>,
 }
 
 impl MeteredInstance {
     pub(crate) fn new(instance: Instance, meter: Rc<MemoryMeter>) -> Self {
-        let mut metered = Self { instance, meter, counted: 0, gated: None };
+        let mut metered = Self::of(instance, Share::new(meter));
         metered.measure();
         metered
+    }
+
+    /// `share` is its own already.
+    pub(super) fn of(instance: Instance, share: Share) -> Self {
+        Self { instance, share, gated: None }
     }
 
     /// Behind its actor's gate, if it has one.
@@ -40,16 +69,7 @@ impl MeteredInstance {
     }
 
     fn measure(&mut self) {
-        let now = instance_memory_bytes(&self.instance);
-        let others = self.meter.bytes() - self.counted;
-        self.meter.0.set(others + now);
-        self.counted = now;
-    }
-}
-
-impl Drop for MeteredInstance {
-    fn drop(&mut self) {
-        self.meter.0.set(self.meter.bytes() - self.counted);
+        self.share.set(instance_memory_bytes(&self.instance));
     }
 }
 

@@ -8,6 +8,7 @@ mod calls_abroad;
 mod elsewhere;
 mod gate;
 mod guest;
+mod instances;
 mod keeping;
 mod relaying;
 mod replica;
@@ -373,10 +374,12 @@ impl Shard {
             while shard.actors.counts().0 > 0 {
                 shard.context.sleeper.sleep(every).await;
                 shard.actors.sweep();
+                shard.world.instances.sweep(shard.node.now());
                 while shard.actors.doze(DOZES_AT_ONCE) {
                     shard.context.sleeper.sleep(DOZE_PAUSE).await;
                 }
             }
+            shard.world.instances.clear();
             shard.sweeping.set(false);
         })
         .detach();
@@ -408,6 +411,7 @@ impl Shard {
             sockets.none_left().await;
         };
         let _ = self.context.sleeper.timeout(SOCKET_CLOSE_WITHIN, none_left).await;
+        self.world.instances.clear();
         self.actors.counts().0
     }
 

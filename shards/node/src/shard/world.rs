@@ -15,7 +15,7 @@ use wasmkeep_actor::{
 };
 use wasmkeep_host::{ActorEvent, AlarmEvent, Calls, Identity, InstantiateError, Setting, outbound::Outbound};
 use wasmkeep_protocol::{
-    ActorId, ActorName,
+    ActorClass, ActorId, ActorName,
     alarm::Wake,
     close,
     durability::Durability,
@@ -27,6 +27,7 @@ use super::{
     Shard,
     gate::{self, Gated, GatedCalls, GatedOutbound, GatedSockets},
     guest::{MemoryMeter, MeteredInstance},
+    instances::Instances,
     replica::{self, Means, Replica},
     spares::Spares,
 };
@@ -34,8 +35,14 @@ use crate::{
     metrics::ShardMetrics,
     runtime::{Label, OffloadPool, ShardContext},
     socket::{Rules, Sockets},
-    state::NodeState,
+    state::{Code, NodeState},
 };
+
+/// Between a start that calls for more instances and the making of them.
+const INSTANCES_AHEAD_PAUSE: Duration = Duration::from_millis(1);
+
+/// A start that takes longer is not made ahead.
+const INSTANCES_AHEAD_WITHIN: Duration = Duration::from_secs(1);
 
 /// A database that is being looked at for an alarm is free again soon.
 const LOOKED_AT_PAUSE: Duration = Duration::from_millis(5);
@@ -57,6 +64,7 @@ pub(crate) struct ShardWorld {
     /// Of the actors that are open, on a node with a bucket.
     replicas: RefCell<HashMap<ActorId, Rc<Replica>>>,
     spares: Spares,
+    pub(super) instances: Instances,
 }
 
 impl ShardWorld {
@@ -74,11 +82,25 @@ impl ShardWorld {
             close_within: SOCKET_CLOSE_WITHIN,
         };
         let sockets = Sockets::new(rules, context.sleeper.clone(), node.metrics.sockets(context.index));
-        let (memory, calls, shard) = (Rc::default(), OnceCell::new(), OnceCell::new());
+        let (memory, calls, shard) = (Rc::<MemoryMeter>::default(), OnceCell::new(), OnceCell::new());
+        let instances = Instances::new(Rc::clone(&memory));
         let replicas = RefCell::default();
         let folder = node.spares_dir.join(context.index.to_string());
         let spares = Spares::new(folder, node.storage.clone(), Rc::clone(&offload));
-        Self { node, context, offload, metrics, memory, calls, shard, sockets, book, replicas, spares }
+        Self {
+            node,
+            context,
+            offload,
+            metrics,
+            memory,
+            calls,
+            shard,
+            sockets,
+            book,
+            replicas,
+            spares,
+            instances,
+        }
     }
 
     /// Puts an alarm found in a database into the book.
@@ -145,6 +167,40 @@ impl ShardWorld {
             timers: self.node.timers.handle(),
             outbound: Some(self.node.egress.for_instance()),
         }
+    }
+
+    /// Makes instances of a class for actors yet to come, a moment later and one at a time: the event for which the last
+    /// one was taken has not begun yet.
+    fn make_instances(&self, class: ActorClass) {
+        let Some(shard) = self.shard.get().and_then(Weak::upgrade) else { return };
+        let label = Label::new(&format!("instances of {class} made ahead"));
+        let sleeper = self.context.sleeper.clone();
+        let work = async move {
+            sleeper.sleep(INSTANCES_AHEAD_PAUSE).await;
+            let world = &shard.world;
+            while let Some(code) = world.instances.next(&class) {
+                let identity = world.identity(&class, "", 0, &code);
+                let setting = world.setting(identity, None, None, &code.env);
+                let making = code.version.instantiate_ahead(&setting);
+                let made = sleeper.timeout(INSTANCES_AHEAD_WITHIN, making).await.ok();
+                if !world.instances.made(&class, &code, made) {
+                    break;
+                }
+                glommio::executor().yield_now().await;
+            }
+        };
+        glommio::spawn_local(self.context.pulse.hold(label, work)).detach();
+    }
+
+    fn identity(&self, class: &ActorClass, name: &str, generation: u64, code: &Code) -> Arc<Identity> {
+        Arc::new(Identity {
+            tenant: self.node.tenant.to_string(),
+            class: class.to_string(),
+            name: name.to_owned(),
+            node: self.node.node_id.to_string(),
+            generation,
+            version: code.version.id().to_owned(),
+        })
     }
 
     /// The setting with the actor's gate before every way out, if it has one.
@@ -258,18 +314,18 @@ impl World for ShardWorld {
         };
         let code = class.code.load_full();
         let version = code.version.id().to_owned();
-        let identity = Arc::new(Identity {
-            tenant: self.node.tenant.to_string(),
-            class: id.class.to_string(),
-            name: id.name.to_string(),
-            node: self.node.node_id.to_string(),
-            generation: self.replica(id).map_or(0, |replica| replica.generation()),
-            version: version.clone(),
-        });
+        let generation = self.replica(id).map_or(0, |replica| replica.generation());
+        let identity = self.identity(&id.class, &id.name.to_string(), generation, &code);
         let sockets = Rc::new(self.sockets.of(id)) as Rc<dyn wasmkeep_host::Sockets>;
         let setting = self.setting(identity, Some(Rc::clone(database)), Some(sockets), &code.env);
         let setting = self.gated(id, setting);
-        let started = self.metered(code.version.instantiate(setting).await);
+        let started = match self.instances.take(&id.class, &code, &setting, self.now()) {
+            Some(instance) => Ok(instance),
+            None => self.metered(code.version.instantiate(setting).await),
+        };
+        if started.is_ok() && self.instances.note_start(&id.class, &code, self.now()) {
+            self.make_instances(id.class.clone());
+        }
         let started = started.map(|guest| guest.behind(Gated::new(self.replica(id), database)));
         if let Err(refusal) = &started {
             tracing::error!(class = %id.class, name = %id.name, "{refusal}");

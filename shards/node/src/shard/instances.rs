@@ -1,0 +1,134 @@
+//! Instances of a shard that are made before an actor needs one. Owns how many there are, of which classes and until
+//! when; what one is, the host knows.
+
+use std::{
+    cell::RefCell,
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use wasmkeep_host::{AheadError, Setting, SpareInstance};
+use wasmkeep_protocol::{
+    ActorClass,
+    limits::{INSTANCES_AHEAD, INSTANCES_AHEAD_IDLE, INSTANCES_AHEAD_LOW, INSTANCES_AHEAD_PER_SHARD},
+};
+
+use super::guest::{MemoryMeter, MeteredInstance, Share};
+use crate::state::Code;
+
+/// Of the classes of which more than one actor started lately.
+pub(super) struct Instances {
+    stocks: RefCell<HashMap<ActorClass, Stock>>,
+    meter: Rc<MemoryMeter>,
+}
+
+struct Stock {
+    /// What its instances are made of.
+    code: Arc<Code>,
+    /// The oldest first.
+    ready: VecDeque<(SpareInstance, Share)>,
+    is_making: bool,
+    /// Its component cannot be made ahead.
+    is_barred: bool,
+    used: Duration,
+}
+
+impl Instances {
+    pub(super) fn new(meter: Rc<MemoryMeter>) -> Self {
+        Self { stocks: RefCell::default(), meter }
+    }
+
+    /// An instance of `code` for an actor of the class that starts now, if one is at hand.
+    pub(super) fn take(
+        &self,
+        class: &ActorClass,
+        code: &Arc<Code>,
+        setting: &Setting,
+        now: Duration,
+    ) -> Option<MeteredInstance> {
+        let (spare, share) = self.stocks.borrow_mut().get_mut(class)?.take(code, now)?;
+        Some(MeteredInstance::of(spare.claim(setting), share))
+    }
+
+    /// An actor of the class started. Whether instances are to be made now, which [`Instances::next`] and
+    /// [`Instances::made`] go on with.
+    pub(super) fn note_start(&self, class: &ActorClass, code: &Arc<Code>, now: Duration) -> bool {
+        let mut stocks = self.stocks.borrow_mut();
+        let Some(stock) = stocks.get_mut(class) else {
+            // The first for a long time: it may be the only one.
+            stocks.insert(class.clone(), Stock::new(code, now));
+            return false;
+        };
+        let wanted = !stock.is_making && !stock.is_barred && stock.ready.len() <= INSTANCES_AHEAD_LOW;
+        stock.is_making |= wanted;
+        wanted
+    }
+
+    /// What the next instance is to be made of; `None`: there are enough.
+    pub(super) fn next(&self, class: &ActorClass) -> Option<Arc<Code>> {
+        let mut stocks = self.stocks.borrow_mut();
+        let all: usize = stocks.values().map(|stock| stock.ready.len()).sum();
+        let stock = stocks.get_mut(class)?;
+        if !stock.is_barred && stock.ready.len() < INSTANCES_AHEAD && all < INSTANCES_AHEAD_PER_SHARD {
+            return Some(Arc::clone(&stock.code));
+        }
+        stock.is_making = false;
+        None
+    }
+
+    /// What became of the making of one. `None`: it took too long. Whether to go on.
+    pub(super) fn made(
+        &self,
+        class: &ActorClass,
+        code: &Arc<Code>,
+        made: Option<Result<SpareInstance, AheadError>>,
+    ) -> bool {
+        let mut stocks = self.stocks.borrow_mut();
+        let Some(stock) = stocks.get_mut(class) else { return false };
+        if !Arc::ptr_eq(&stock.code, code) {
+            return true;
+        }
+        match made {
+            Some(Ok(spare)) => {
+                let mut share = Share::new(Rc::clone(&self.meter));
+                share.set(spare.memory_bytes());
+                stock.ready.push_back((spare, share));
+                return true;
+            }
+            // The start of an actor tells what is wrong.
+            Some(Err(AheadError::Failed(_))) => {}
+            Some(Err(AheadError::AsksForActor)) | None => stock.is_barred = true,
+        }
+        stock.is_making = false;
+        false
+    }
+
+    /// Lets go of those that nobody came for.
+    pub(super) fn sweep(&self, now: Duration) {
+        self.stocks.borrow_mut().retain(|_, stock| now.saturating_sub(stock.used) < INSTANCES_AHEAD_IDLE);
+    }
+
+    /// Lets go of all.
+    pub(super) fn clear(&self) {
+        self.stocks.borrow_mut().clear();
+    }
+}
+
+impl Stock {
+    fn new(code: &Arc<Code>, now: Duration) -> Self {
+        Self { code: Arc::clone(code), ready: VecDeque::new(), is_making: false, is_barred: false, used: now }
+    }
+
+    fn take(&mut self, code: &Arc<Code>, now: Duration) -> Option<(SpareInstance, Share)> {
+        self.used = now;
+        if !Arc::ptr_eq(&self.code, code) {
+            // The class has a new version.
+            self.code = Arc::clone(code);
+            self.ready.clear();
+            self.is_barred = false;
+        }
+        self.ready.pop_front()
+    }
+}
