@@ -5,6 +5,8 @@
 
 pub mod bucket;
 pub mod chaos;
+pub mod cluster;
+pub mod figure;
 pub mod http;
 pub mod load;
 pub mod machine;

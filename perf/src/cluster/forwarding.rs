@@ -1,0 +1,137 @@
+//! What it costs to ask a node that does not have the actor.
+
+use std::{
+    fmt,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, ensure};
+use hdrhistogram::Histogram;
+
+use super::{
+    PATIENCE, Place, Programs, Settings,
+    echo::{self, Echo},
+    get, path,
+};
+use crate::{figure::Figure, http::Connection};
+
+/// How often each of the three is measured in turn, and how many requests at a time.
+const ROUNDS: usize = 20;
+const REQUESTS: usize = 300;
+
+/// What was measured with one kind of nodes. Nanoseconds.
+struct Forwarding {
+    bare: u64,
+    owner: u64,
+    other: u64,
+}
+
+/// Microseconds of `--spin-before-park-us` in the runs that spin.
+const SPIN_US: u64 = 50;
+
+/// Measures it in plain and with TLS, with shards that park at once and with shards that spin before.
+///
+/// # Errors
+/// A node does not answer.
+pub fn figures(programs: &Programs, data_dir: &Path) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for (spin_us, plain_name, encrypted_name) in [
+        (0, "forwarding in plain HTTP", "forwarding with TLS"),
+        (SPIN_US, "forwarding in plain HTTP, spinning", "forwarding with TLS, spinning"),
+    ] {
+        let with = |encrypted| {
+            let settings = Settings { spin_us, encrypted, ..Settings::default() };
+            measure(&Place::new(programs, data_dir, settings)?)
+        };
+        let plain = with(false)?;
+        figures.push(Figure {
+            name: plain_name,
+            measured: plain.to_string(),
+            target: "under 1.5",
+            is_reached: plain.times() < 1.5,
+        });
+        let encrypted = with(true)?;
+        let more = encrypted.added() as f64 / plain.added() as f64;
+        figures.push(Figure {
+            name: encrypted_name,
+            measured: format!("{more:.2} of what plain HTTP adds; {encrypted}"),
+            target: "under 1.25",
+            is_reached: more < 1.25,
+        });
+    }
+    Ok(figures)
+}
+
+impl Forwarding {
+    fn added(&self) -> u64 {
+        self.other.saturating_sub(self.owner)
+    }
+
+    /// What it adds, in bare round trips.
+    fn times(&self) -> f64 {
+        self.added() as f64 / self.bare as f64
+    }
+}
+
+impl fmt::Display for Forwarding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = |nanos: u64| nanos as f64 / 1000.0;
+        let Self { bare, owner, other } = *self;
+        let (times, added, bare) = (self.times(), micros(self.added()), micros(bare));
+        write!(f, "adds {times:.2} of a bare round trip ({added:.1} µs beside {bare:.1}); ")?;
+        write!(f, "p50 at the owner {:.1} µs, elsewhere {:.1}", micros(owner), micros(other))
+    }
+}
+
+fn measure(place: &Place) -> Result<Forwarding> {
+    let [owner, other] = place.nodes(["a", "b"])?;
+    let path = path(0);
+    get(owner.address(), &path)?;
+    let elsewhere = get(other.address(), &path)?;
+    ensure!(elsewhere.node.as_deref() == Some("a"), "{elsewhere:?} was not forwarded");
+
+    let mut echo = Echo::start(echo::sizes(owner.address(), &path)?)?;
+    let mut owner = Connection::open(owner.address(), PATIENCE)?;
+    let mut other = Connection::open(other.address(), PATIENCE)?;
+    let mut bare_times = Histogram::<u64>::new(3)?;
+    let mut owner_times = bare_times.clone();
+    let mut other_times = bare_times.clone();
+    for round in 0..=ROUNDS {
+        let mut bare = Vec::with_capacity(REQUESTS);
+        let mut at_owner = Vec::with_capacity(REQUESTS);
+        let mut elsewhere = Vec::with_capacity(REQUESTS);
+        for _ in 0..REQUESTS {
+            bare.push(echo.round_trip()?);
+        }
+        for _ in 0..REQUESTS {
+            at_owner.push(ask(&mut owner, &path)?);
+        }
+        for _ in 0..REQUESTS {
+            elsewhere.push(ask(&mut other, &path)?);
+        }
+        // The first round warms everything up.
+        if round > 0 {
+            record(&mut bare_times, &bare)?;
+            record(&mut owner_times, &at_owner)?;
+            record(&mut other_times, &elsewhere)?;
+        }
+    }
+    let p50 = |times: &Histogram<u64>| times.value_at_quantile(0.5);
+    Ok(Forwarding { bare: p50(&bare_times), owner: p50(&owner_times), other: p50(&other_times) })
+}
+
+fn ask(connection: &mut Connection, path: &str) -> Result<Duration> {
+    let began = Instant::now();
+    let answer = connection.ask("GET", path, b"")?;
+    let took = began.elapsed();
+    ensure!(answer.status == 200, "{}", answer.text());
+    Ok(took)
+}
+
+fn record(times: &mut Histogram<u64>, taken: &[Duration]) -> Result<()> {
+    for time in taken {
+        times.record(u64::try_from(time.as_nanos())?)?;
+    }
+    Ok(())
+}
