@@ -3,7 +3,10 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
 
 use serde_json::json;
 use support::{Node, cluster::Bucket, eventually};
@@ -99,6 +102,37 @@ fn any_node_answers_for_every_actor_and_each_runs_in_one_place() {
     // R-LEASE-6: a clean stop hands its actors over.
     let answer = a.get("/actor/counter/shared").expect(200);
     assert_eq!((&*answer.text, answer.header("x-wasmkeep-node")), ("10\n", Some("a")));
+}
+
+// R-LEASE-6, R-WAIT-1
+#[test]
+fn no_get_fails_while_the_node_of_its_actor_stops_cleanly() {
+    let bucket = Bucket::new();
+    let (a, b) = bucket.pair();
+    let path = |actor: usize| format!("/actor/counter/c{actor}");
+    for actor in 0..16 {
+        b.post(&path(actor), "").expect(200);
+    }
+    let stopped = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for client in 0..4 {
+            let (a, stopped) = (&a, &stopped);
+            scope.spawn(move || {
+                let mut after = 0;
+                for actor in (0..16).cycle().skip(client * 4) {
+                    after += usize::from(stopped.load(Ordering::Relaxed));
+                    assert_eq!(a.get(&path(actor)).expect(200).text, "1\n");
+                    if after == 16 {
+                        break;
+                    }
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let (status, log) = b.stop();
+        assert_eq!(status.code(), Some(0), "{log}");
+        stopped.store(true, Ordering::Relaxed);
+    });
 }
 
 // R-WAIT-1, R-WAIT-2, R-WAIT-5, R-LEASE-4

@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll, ready},
     time::SystemTime,
 };
-use wasmkeep_protocol::trust::Door;
+use wasmkeep_protocol::{headers, trust::Door};
 
 /// The handler as hyper's service, for one connection.
 pub(super) struct Answering<S> {
@@ -34,9 +34,11 @@ where
 
     fn call(&self, request: Request<Incoming>) -> Answer<F> {
         let mut request = request.map(|incoming| RequestBody::new(incoming, self.shared.clone()));
-        if self.shared.wire.borrow().stream.is_tls() {
+        let is_tls = self.shared.wire.borrow().stream.is_tls();
+        if is_tls {
             request.extensions_mut().insert(Door::Nodes);
         }
+        self.shared.lingers.set(is_tls || request.headers().contains_key(headers::FORWARDED));
         Answer { future: (self.handler)(request), shared: self.shared.clone() }
     }
 }
@@ -64,6 +66,9 @@ impl<F: Future<Output = Response<ResponseBody>>> Future for Answer<F> {
             // hyper waits for this answer until the connection, polling it, finds the upgrade and drops it.
             this.shared.upgrade.set(Some((response.map(drop), upgrade)));
             return Poll::Pending;
+        }
+        if this.shared.closing.get() {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         let declared = response.headers().get(header::CONTENT_LENGTH);
         let declared = declared.and_then(|value| value.to_str().ok()?.parse().ok());

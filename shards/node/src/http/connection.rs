@@ -66,6 +66,8 @@ where
         answered: Cell::new(false),
         violation: Cell::new(None),
         upgrade: Cell::new(None),
+        lingers: Cell::new(front.connections.is_stopping()),
+        closing: Cell::new(false),
     });
     let member = front.connections.enter();
     let mut connection = Connection {
@@ -154,10 +156,11 @@ where
     fn advance(&mut self, cx: &mut Context<'_>, stopping: bool) -> Option<End> {
         let Some(hyper) = &mut self.hyper else {
             let mut wire = self.shared.wire.borrow_mut();
-            if stopping && wire.is_idle() {
-                return Some(End::Closed);
-            }
             return match wire.poll_head(cx) {
+                // What has come by now is served.
+                Poll::Pending if stopping && wire.is_idle() && !self.shared.lingers.get() => {
+                    Some(End::Closed)
+                }
                 Poll::Pending => None,
                 Poll::Ready(Err(_)) => Some(End::Closed),
                 Poll::Ready(Ok(())) if wire.outcome.is_some() => None,
@@ -170,11 +173,13 @@ where
             };
         };
         if stopping && !self.told_to_stop {
-            self.told_to_stop = true;
-            if self.shared.wire.borrow().is_idle() {
+            self.shared.closing.set(true);
+            if !self.shared.wire.borrow().is_idle() {
+                self.told_to_stop = true;
+                hyper.as_mut().graceful_shutdown();
+            } else if !self.shared.lingers.get() {
                 return Some(End::Closed);
             }
-            hyper.as_mut().graceful_shutdown();
         }
         match hyper.as_mut().poll(cx) {
             Poll::Pending => {

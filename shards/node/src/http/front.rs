@@ -23,7 +23,7 @@ use http::{Request, Response};
 use std::{
     cell::{Cell, OnceCell},
     fmt,
-    os::fd::{FromRawFd, IntoRawFd, OwnedFd},
+    os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
     panic::AssertUnwindSafe,
     pin::pin,
     rc::Rc,
@@ -202,8 +202,8 @@ where
     where
         M: Fn(Handover) -> Result<(), Handover> + Clone + 'static,
     {
-        let listener = listening(listener);
-        while let Some(stream) = self.next(&listener).await {
+        let listening = Listening::from(listener);
+        while let Some(stream) = self.next(&listening).await {
             match self.admission.admit() {
                 Some(ticket) => {
                     self.stats.count_accepted(1);
@@ -220,8 +220,8 @@ where
         M: Fn(Handover) -> Result<(), Handover> + Clone + 'static,
     {
         let NodesListener { listener, identity, watch, admission } = nodes;
-        let listener = listening(listener);
-        while let Some(stream) = self.next(&listener).await {
+        let listening = Listening::from(listener);
+        while let Some(stream) = self.next(&listening).await {
             let Some(ticket) = admission.admit() else {
                 // What is not TLS says nothing to a node: it sees the connection end.
                 self.stats.count_over_limit(1);
@@ -242,16 +242,25 @@ where
         }
     }
 
-    /// The next connection; `None` once there are to be no more.
-    async fn next(&self, listener: &TcpListener) -> Option<TcpStream> {
+    /// The next connection; `None` once there are to be no more. Those the kernel has made by then are taken in: their
+    /// first request may be written already.
+    async fn next(&self, listening: &Listening) -> Option<TcpStream> {
+        let listener = &listening.listener;
         loop {
-            match select(pin!(listener.accept()), pin!(self.connections.stopping())).await {
-                Either::Right(_) => return None,
-                Either::Left((Ok(stream), _)) => return Some(stream),
-                Either::Left((Err(error), _)) => {
+            let accepted = match select(pin!(listener.accept()), pin!(self.connections.stopping())).await {
+                Either::Left((accepted, _)) => Some(accepted),
+                Either::Right(_) => listener.accept().now_or_never(),
+            };
+            match accepted {
+                Some(Ok(stream)) => return Some(stream),
+                Some(Err(error)) => {
                     self.stats.count_accept_error(1);
                     tracing::warn!(%error, "a connection could not be accepted");
                     self.sleeper.sleep(ACCEPT_PAUSE).await;
+                }
+                None => {
+                    listening.refuse_more();
+                    return None;
                 }
             }
         }
@@ -316,9 +325,30 @@ where
     }
 }
 
-fn listening(listener: std::net::TcpListener) -> TcpListener {
-    // SAFETY: the descriptor was owned by the listener and is owned by glommio's from here on.
-    unsafe { TcpListener::from_raw_fd(listener.into_raw_fd()) }
+/// A listener in use.
+struct Listening {
+    listener: TcpListener,
+    /// Its socket, which it owns.
+    descriptor: RawFd,
+}
+
+impl From<std::net::TcpListener> for Listening {
+    fn from(listener: std::net::TcpListener) -> Self {
+        let descriptor = listener.into_raw_fd();
+        // SAFETY: the descriptor was owned by the listener and is owned by glommio's from here on.
+        Self { listener: unsafe { TcpListener::from_raw_fd(descriptor) }, descriptor }
+    }
+}
+
+impl Listening {
+    /// From here on the kernel refuses connections. Closing would do so only once the ring lets go of the socket, and
+    /// who connected until then would be cut off with its request.
+    fn refuse_more(&self) {
+        // SAFETY: the listener owns the descriptor and outlives the borrow.
+        let socket = unsafe { BorrowedFd::borrow_raw(self.descriptor) };
+        // Nobody can connect to one that is shut already.
+        let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+    }
 }
 
 impl<S> fmt::Debug for Front<S> {

@@ -49,6 +49,11 @@ pub(super) struct Shared {
     pub(super) violation: Cell<Option<Violation>>,
     /// The answer that takes the connection over.
     pub(super) upgrade: Cell<Option<(Response<()>, Upgrade)>>,
+    /// A request may be under way although no byte of it has come: the other side is a node, or the connection came
+    /// when the stop had begun.
+    pub(super) lingers: Cell<bool>,
+    /// The next answer is the last, and says so.
+    pub(super) closing: Cell<bool>,
 }
 
 /// Why the connection must leave the ordinary course.

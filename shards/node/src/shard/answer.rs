@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use wasmkeep_actor::{Failure, Refusal};
 use wasmkeep_host::{ResponseBody, Unanswered};
+use wasmkeep_protocol::headers;
 
 /// Seconds a client should wait before it tries again what was refused (R-WAIT-1).
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
@@ -44,8 +45,14 @@ pub(crate) fn unanswered(why: &Unanswered) -> Response<ResponseBody> {
 
 fn refused(refusal: &Refusal) -> Response<ResponseBody> {
     match refusal {
-        Refusal::MailboxFull(_) | Refusal::Stopping | Refusal::NoRoom | Refusal::NotHeld(_) => {
+        Refusal::MailboxFull(_) | Refusal::NoRoom => {
             retry_later(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string())
+        }
+        // A node that forwarded it finds the actor elsewhere by now, or takes it.
+        Refusal::Stopping | Refusal::NotHeld(_) => {
+            let mut response = retry_later(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string());
+            response.headers_mut().insert(headers::ELSEWHERE, HeaderValue::from_static("1"));
+            response
         }
         Refusal::Storage(_) => retry_later(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -15,6 +15,7 @@ use wasmkeep_protocol::{
     failover::End,
     forwarding::{Ask, Here, Origin, Refusal, Route, route},
     headers,
+    ownership::{Denial, Owner},
     trust::{Policy, Reach, reach},
     view::Standing,
 };
@@ -116,6 +117,26 @@ impl Abroad {
     }
 }
 
+/// Other nodes that a request without a body is sent on to.
+const SENT_ON_MAX: usize = 2;
+
+/// Pauses, in milliseconds, in which the record of an actor is read again whose node says that it does not serve it.
+const GIVEN_UP_AFTER_MS: [u64; 5] = [50, 50, 100, 200, 400];
+
+/// What came of sending a request to another node.
+struct Sent {
+    answer: Response<front::ResponseBody>,
+    undone: Option<Undone>,
+}
+
+/// Why a node surely did nothing with a request.
+enum Undone {
+    /// It says that the actor is not its own, or not any more.
+    Elsewhere,
+    /// No connection to it could be opened.
+    NotReached,
+}
+
 /// Where a request is served.
 pub(super) enum Place {
     /// Here: the actor is this node's.
@@ -173,26 +194,41 @@ impl Shard {
 
     /// As [`Shard::place`], asking the bucket core; `fresh`: and the bucket, whatever is remembered.
     async fn place_anew(&self, abroad: &Abroad, id: &ActorId, ask: Ask, fresh: bool) -> Place {
-        let denial = match abroad.cluster.claim(id, fresh).await {
+        let keeps = !abroad.cluster.config.failover_wait.is_zero() && self.node.is_serving();
+        let decide = |denial: &Denial| {
+            abroad.keeping.with_suspects(|suspects| route(ask, denial, Here { keeps }, suspects))
+        };
+        let mut denial = match abroad.cluster.claim(id, fresh).await {
             Ok(_) => return Place::Here,
             Err(denial) => denial,
         };
-        let keeps = !abroad.cluster.config.failover_wait.is_zero() && self.node.is_serving();
-        match abroad.keeping.with_suspects(|suspects| route(ask, &denial, Here { keeps }, suspects)) {
+        // An owner that cannot be reached may have stopped and given the actor up since.
+        if !fresh && let (Denial::Owned(Owner::Live(_)), Route::Keep(_)) = (&denial, decide(&denial)) {
+            match abroad.cluster.claim(id, true).await {
+                Ok(_) => return Place::Here,
+                Err(now) => denial = now,
+            }
+        }
+        match decide(&denial) {
             Route::Forward(node) => {
                 abroad.hints.remember(id, &node);
                 Place::There(node)
             }
             Route::Refuse(refusal) => Place::Refused(refusal),
-            Route::Keep(owner) => match abroad.keeping.keep(id, &owner).await {
-                Ok(End::Served) => Place::Here,
-                Ok(End::Sent(node) | End::OwnerAlive(node)) => {
-                    abroad.hints.remember(id, &node);
-                    Place::There(node)
-                }
-                Ok(End::LeaseLapsed) => Place::Refused(Refusal::NoLease),
-                Ok(_) | Err(_) => Place::Refused(Refusal::NotReachable),
-            },
+            Route::Keep(owner) => self.keep(abroad, id, &owner).await,
+        }
+    }
+
+    /// Where a request is served once its wait has ended.
+    async fn keep(&self, abroad: &Abroad, id: &ActorId, owner: &NodeId) -> Place {
+        match abroad.keeping.keep(id, owner).await {
+            Ok(End::Served) => Place::Here,
+            Ok(End::Sent(node) | End::OwnerAlive(node)) => {
+                abroad.hints.remember(id, &node);
+                Place::There(node)
+            }
+            Ok(End::LeaseLapsed) => Place::Refused(Refusal::NoLease),
+            Ok(_) | Err(_) => Place::Refused(Refusal::NotReachable),
         }
     }
 
@@ -213,8 +249,9 @@ impl Shard {
         }
     }
 
-    /// Sends a request to the node that holds its actor, once, and gives its answer (R-FWD-1 to R-FWD-3). One without
-    /// a body is sent on to another node when the first says that it has done nothing with it.
+    /// Sends a request to the node that holds its actor, and gives its answer (R-FWD-1 to R-FWD-3). One without a body
+    /// goes on to another node when the first surely did nothing with it: it says so, as one does that gives its actors
+    /// up, or it could not be reached. `Err`: this node has the actor by now.
     pub(super) async fn forward(
         &self,
         abroad: &Abroad,
@@ -222,25 +259,53 @@ impl Shard {
         node: &NodeId,
         mut parts: Parts,
         request_body: front::RequestBody,
-    ) -> Response<front::ResponseBody> {
-        let policy = abroad.cluster.policy();
-        let again = request_body.is_end_stream().then(|| (parts.clone(), ask(policy, &parts, true)));
-        let length = parts.headers.get(http::header::CONTENT_LENGTH).cloned();
-        self.for_peer(&mut parts);
-        if let Some(length) = length.filter(|_| !request_body.is_end_stream()) {
-            parts.headers.insert(http::header::CONTENT_LENGTH, length);
+    ) -> Result<Response<front::ResponseBody>, (Parts, front::RequestBody)> {
+        if !request_body.is_end_stream() {
+            let length = parts.headers.get(http::header::CONTENT_LENGTH).cloned();
+            self.for_peer(&mut parts);
+            if let Some(length) = length {
+                parts.headers.insert(http::header::CONTENT_LENGTH, length);
+            }
+            let request = Request::from_parts(parts, PeerBody::Client(request_body));
+            return Ok(self.send_there(abroad, id, node, request).await.answer);
         }
-        let request = Request::from_parts(parts, PeerBody::Client(request_body));
-        let first = self.send_there(abroad, id, node, request).await;
-        let (true, Some((mut parts, ask))) = (is_elsewhere(&first), again) else { return first };
-        let other = match self.place_anew(abroad, id, ask, true).await {
-            Place::There(other) => other,
-            // Free by now, or nowhere: the client asks again, and finds it here.
-            Place::Here | Place::Refused(_) => return first,
-        };
-        self.for_peer(&mut parts);
-        let request = Request::from_parts(parts, PeerBody::Whole(Full::default()));
-        self.send_there(abroad, id, &other, request).await
+        let ask = ask(abroad.cluster.policy(), &parts, true);
+        let mut node = node.clone();
+        let mut left = SENT_ON_MAX;
+        loop {
+            let mut theirs = parts.clone();
+            self.for_peer(&mut theirs);
+            let request = Request::from_parts(theirs, PeerBody::Whole(Full::default()));
+            let Sent { answer, undone } = self.send_there(abroad, id, &node, request).await;
+            let goes_on = match undone {
+                Some(Undone::Elsewhere) => true,
+                Some(Undone::NotReached) => ask.may_wait(),
+                None => false,
+            };
+            if !goes_on || left == 0 {
+                return Ok(answer);
+            }
+            left -= 1;
+            match self.place_after(abroad, id, ask, &node).await {
+                Place::There(other) => node = other,
+                Place::Here => return Err((parts, request_body)),
+                Place::Refused(_) => return Ok(answer),
+            }
+        }
+    }
+
+    /// Where an actor is that `node` does not serve, whatever its record said. A node that stops says so a moment
+    /// before its records do.
+    async fn place_after(&self, abroad: &Abroad, id: &ActorId, ask: Ask, node: &NodeId) -> Place {
+        for pause in GIVEN_UP_AFTER_MS.map(Duration::from_millis) {
+            match self.place_anew(abroad, id, ask, true).await {
+                Place::There(same) if same == *node => self.context.sleeper.sleep(pause).await,
+                place => return place,
+            }
+        }
+        // Its heartbeat will tell; what may wait waits for that.
+        abroad.keeping.suspect(node);
+        self.place_anew(abroad, id, ask, true).await
     }
 
     /// What passes to another node of a client's headers.
@@ -256,15 +321,15 @@ impl Shard {
         id: &ActorId,
         node: &NodeId,
         request: Request<PeerBody>,
-    ) -> Response<front::ResponseBody> {
-        let refuse = |refusal: Refusal| {
+    ) -> Sent {
+        let refuse = |refusal: Refusal, undone| {
             abroad.hints.forget(id);
             self.node.metrics.cluster.forwarded("refused");
-            refused(refusal).map(|body| body::response(body, None))
+            Sent { answer: refused(refusal).map(|body| body::response(body, None)), undone }
         };
         let target = match abroad.target(node) {
             Ok(target) => target,
-            Err(refusal) => return refuse(refusal),
+            Err(refusal) => return refuse(refusal, None),
         };
         match abroad.peers.send(&target, request).await {
             Ok(answer) => {
@@ -274,25 +339,22 @@ impl Shard {
                 let elsewhere = head.headers.get(headers::ELSEWHERE).cloned();
                 strip_headers(&mut head.headers);
                 head.headers.insert(headers::NODE, by.unwrap_or_else(|| named(node)));
-                if let Some(elsewhere) = elsewhere {
+                let undone = elsewhere.map(|elsewhere| {
                     abroad.hints.forget(id);
                     head.headers.insert(headers::ELSEWHERE, elsewhere);
-                }
-                Response::from_parts(head, front::ResponseBody::stream(incoming))
+                    Undone::Elsewhere
+                });
+                Sent { answer: Response::from_parts(head, front::ResponseBody::stream(incoming)), undone }
             }
             Err(remedy) => {
-                if remedy.suspect {
+                let undone = remedy.suspect.then(|| {
                     abroad.keeping.suspect(node);
-                }
-                refuse(remedy.refusal)
+                    Undone::NotReached
+                });
+                refuse(remedy.refusal, undone)
             }
         }
     }
-}
-
-/// Whether a node said that the actor is not its own.
-fn is_elsewhere(answer: &Response<front::ResponseBody>) -> bool {
-    answer.headers().contains_key(headers::ELSEWHERE)
 }
 
 /// The answer that says why a request was not served.
@@ -303,7 +365,7 @@ pub(super) fn refused(refusal: Refusal) -> Response<wasmkeep_host::ResponseBody>
     } else {
         answer::sentence(status, &refusal.to_string())
     };
-    if refusal == Refusal::Elsewhere {
+    if matches!(refusal, Refusal::Elsewhere | Refusal::NotTaking) {
         response.headers_mut().insert(headers::ELSEWHERE, HeaderValue::from_static("1"));
     }
     response

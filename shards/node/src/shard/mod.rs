@@ -235,16 +235,24 @@ impl Shard {
                     Some(abroad) => self.placed(abroad, &id, &parts, &request_body).await,
                     None => Ok(None),
                 };
-                match placed {
-                    Ok(None) => {
+                let here = match placed {
+                    Ok(None) => Ok((parts, request_body)),
+                    Ok(Some((abroad, node))) => {
+                        match self.forward(abroad, &id, &node, parts, request_body).await {
+                            Ok(response) => {
+                                self.metrics.answered(Some(&id.class), response.status());
+                                return response;
+                            }
+                            Err(taken) => self.refused_existence(abroad, &id).await.map_or(Ok(taken), Err),
+                        }
+                    }
+                    Err(refused) => Err(refused),
+                };
+                match here {
+                    Ok((parts, request_body)) => {
                         let answered = self.actor(&id, rest, parts, request_body, &mut pump).await;
                         class = Some(id.class).filter(|class| self.node.classes.contains_key(class));
                         answered
-                    }
-                    Ok(Some((abroad, node))) => {
-                        let response = self.forward(abroad, &id, &node, parts, request_body).await;
-                        self.metrics.answered(Some(&id.class), response.status());
-                        return response;
                     }
                     Err(refused) => refused,
                 }
