@@ -6,7 +6,6 @@
 //! told which actors to open, and asks whether they are still held.
 
 mod desk;
-mod entries;
 mod hold;
 mod store;
 mod way;
@@ -139,7 +138,7 @@ impl Data {
         if self.holds.borrow().get(&actor).is_some_and(|open| !open.jobs.is_closed()) {
             return self.give(actor, Job::Notice(post));
         }
-        self.desk.entries.notice(actor, post);
+        self.desk.entries.notice(&stage::actor(actor), &post);
     }
 
     /// What the lease and the claims say now.

@@ -13,9 +13,9 @@ use wasmkeep_protocol::{
     NodeId,
     clock::{Moment, Now},
 };
-use wasmkeep_replica::{Hold, Surroundings};
+use wasmkeep_replica::{Entries, Hold, Surroundings};
 
-use super::{DataCall, DataReply, entries::Entries};
+use super::{DataCall, DataReply};
 use crate::{
     cluster::{
         flaw::Flaw,
@@ -53,8 +53,6 @@ pub struct Standing {
 pub struct Desk {
     /// Its process.
     pub pid: Pid,
-    /// Its node.
-    pub node: NodeId,
     /// What is broken on purpose.
     pub flaw: Option<Flaw>,
     /// Of the alarms of its actors.
@@ -83,9 +81,8 @@ impl Desk {
     ) -> Rc<Self> {
         Rc::new(Self {
             pid,
-            node,
             flaw,
-            entries: Entries::default(),
+            entries: Entries::new(node),
             eager_snapshots: parameters.eager_snapshots,
             event_max: parameters.event_max,
             executor: Executor::new(Duration::from_micros(time), dice.fork(), 1),

@@ -136,7 +136,7 @@ impl Hold {
                 Either::Right(_) => Err(Stop::Uploads),
             }
         };
-        self.desk.entries.closed(actor, opened.uploads.posts());
+        self.desk.entries.closed(&stage::actor(actor), opened.uploads.posts());
         match ended {
             Ok(()) => tell(Input::Closed { actor, generation }),
             Err(stop) => {
@@ -199,7 +199,8 @@ impl Hold {
             self.desk.record(Record::Unsound { actor, text });
         }
         let at_ms = database.alarm()?.wake().map(|wake| wake.at_ms);
-        let posts = self.desk.entries.opened(&self.desk.node, actor, generation, history.end(), at_ms);
+        let end = history.end().unwrap_or(Point::START);
+        let posts = self.desk.entries.opened(&stage::actor(actor), generation, end, at_ms);
         let way = || Way::new(&self.desk);
         let uploads = Uploader::new(
             Ways { urgent: way(), ordinary: way(), spare: way() },
@@ -207,7 +208,7 @@ impl Hold {
             self.held(),
             stage::subject(actor),
             posts,
-            history.end().unwrap_or(Point::START),
+            end,
             SnapshotSchedule::new(history.uploads_since_snapshot()),
         );
         let opened = Opened { database, uploads, seeds: seeds.into() };
