@@ -3,10 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use wasmkeep_protocol::store::{Condition, Version, Wrote};
+use wasmkeep_bucket::ListQuery;
+use wasmkeep_protocol::{
+    object_keys,
+    store::{Condition, Version, Wrote},
+};
 
 use super::{
     data::{DataCall, DataReply, Objects},
+    record::ActorNumber,
+    stage,
     time::Time,
 };
 
@@ -64,6 +70,16 @@ pub struct Bucket {
 }
 
 impl Bucket {
+    /// When the first alarm of an actor is due that is listed.
+    pub fn earliest_alarm(&self, time: Time, actor: ActorNumber) -> Option<u64> {
+        let (folder, whose) = stage::alarms(actor);
+        let query = ListQuery { prefix: folder.clone(), start_after: None, token: None, page_max: 1_000 };
+        let DataReply::Page(Ok(page)) = self.histories.call(time, DataCall::List(query)) else { return None };
+        let mut listed =
+            page.objects.iter().filter_map(|object| object_keys::parse_alarm(&folder, &object.name));
+        listed.find(|(of, _)| *of == whose).map(|(_, post)| post.due_ms)
+    }
+
     /// Carries a request out. `heed` is false where the store is broken and ignores conditions.
     pub fn call(&mut self, time: Time, call: Call, heed: bool) -> Reply {
         match call {

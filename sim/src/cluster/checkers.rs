@@ -1,6 +1,7 @@
 //! The promises of a cluster, one checker a file. A checker sees every record, in true time, and nothing else: it
 //! shares no code with what it judges.
 
+mod alarm_index;
 mod alarms;
 mod answers;
 mod durable;
@@ -56,6 +57,7 @@ pub fn all(parameters: &Parameters) -> Vec<Box<dyn Checker>> {
         Box::new(stops::Stops::default()),
         Box::new(durable::Durable::default()),
         Box::new(linearizable::Linearizable::default()),
+        Box::new(alarm_index::AlarmIndex::default()),
         Box::new(alarms::Alarms::default()),
         Box::new(liveness::Liveness::default()),
     ]

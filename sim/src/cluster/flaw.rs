@@ -109,7 +109,13 @@ flaws! {
     /// A certificate is trusted as long as it stands in a heartbeat, whatever the heartbeat says (R-TLS-4).
     TrustsFenced => "fenced-peer-trusted", &["trust"];
     /// The bucket is told of no alarm.
-    AlarmsUnannounced => "alarms-not-in-the-bucket", &["alarms"];
+    AlarmsUnannounced => "alarms-not-in-the-bucket", &["alarms", "alarm-index"];
+    /// It is told of an alarm when the actor is closed.
+    AlarmsListedLate => "alarms-listed-after-their-commit", &["alarm-index", "alarms"];
+    /// An entry is deleted before the commit that makes it needless is in the bucket.
+    AlarmsDeletedEarly => "alarms-deleted-before-their-commit", &["alarm-index", "alarms"];
+    /// An alarm that the bucket lists fires, whatever the actor's database says.
+    TrustsEntries => "alarms-fired-on-the-index-alone", &["alarms"];
     /// Nobody looks for overdue alarms in the bucket.
     NeverSweeps => "never-sweeps", &["alarms"];
     /// Something draws from real chance.

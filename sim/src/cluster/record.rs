@@ -154,6 +154,8 @@ pub enum Record {
     Reminded { actor: ActorNumber, request: RequestNumber, due_ms: u64 },
     /// The alarm that a request set ran.
     Fired { actor: ActorNumber, request: RequestNumber },
+    /// A process opened an actor whose alarm is at `alarm_ms`; the first that the bucket listed then was at `listed_ms`.
+    FoundAlarm { actor: ActorNumber, generation: Generation, alarm_ms: u64, listed_ms: Option<u64> },
     /// The uploads of an actor ended; it is given up.
     UploadsEnded { pid: Pid, actor: ActorNumber },
     /// An actor was closed, everything it had being in the bucket.

@@ -2,6 +2,7 @@
 
 use wasmkeep_protocol::{
     ActorId, NodeId, Tenant,
+    alarm::Whose,
     lease::Listed,
     object_keys,
     records::{NodeRecord, OwnerRecord, Process},
@@ -67,6 +68,11 @@ pub fn history_folder(number: ActorNumber) -> String {
 /// Whose data an actor's is.
 pub fn subject(number: ActorNumber) -> Subject {
     Subject { tenant: tenant(), actor: actor(number) }
+}
+
+/// Where alarms are listed, and which of them are an actor's.
+pub fn alarms(number: ActorNumber) -> (String, Whose) {
+    (object_keys::alarms_folder(&tenant()), (&actor(number)).into())
 }
 
 /// Reads a heartbeat.

@@ -17,13 +17,16 @@ use futures::{
     channel::{mpsc, oneshot},
     future::{Either, select},
 };
+use wasmkeep_bucket::{Bucket, Listing};
 use wasmkeep_protocol::{
     alarm::{Outlook, Post},
     history::Point,
+    object_keys,
     replication::SnapshotSchedule,
 };
 use wasmkeep_replica::{
-    Commit, Content, GivenUp, History, HistoryError, Need, RestoreError, Restorer, Uploader, Ways, collect,
+    Commit, Content, GivenUp, History, HistoryError, Need, RestoreError, Restorer, Subject, Uploader, Ways,
+    collect,
 };
 use wasmkeep_storage::{Database, Error, Inline};
 
@@ -99,6 +102,8 @@ struct Opened {
     uploads: Uploads,
     /// It has data that no history leads to.
     seeds: Cell<bool>,
+    /// When its alarm was due as it was handed over last.
+    alarm_ms: Cell<Option<u64>>,
 }
 
 /// See the module.
@@ -201,6 +206,10 @@ impl Hold {
         let at_ms = database.alarm()?.wake().map(|wake| wake.at_ms);
         let end = history.end().unwrap_or(Point::START);
         let posts = self.desk.entries.opened(&stage::actor(actor), generation, end, at_ms);
+        if let (Some(alarm_ms), false) = (at_ms, end.is_empty()) {
+            // What the bucket lists is for the world to say.
+            self.desk.record(Record::FoundAlarm { actor, generation, alarm_ms, listed_ms: None });
+        }
         let way = || Way::new(&self.desk);
         let uploads = Uploader::new(
             Ways { urgent: way(), ordinary: way(), spare: way() },
@@ -211,7 +220,7 @@ impl Hold {
             end,
             SnapshotSchedule::new(history.uploads_since_snapshot()),
         );
-        let opened = Opened { database, uploads, seeds: seeds.into() };
+        let opened = Opened { database, uploads, seeds: seeds.into(), alarm_ms: at_ms.into() };
         self.book(&opened)?;
         Ok(opened)
     }
@@ -273,7 +282,12 @@ impl Hold {
     async fn alarm(&self, opened: &Opened, run: RunId) -> Result<(), Stop> {
         let database = &opened.database;
         self.desk.linger().await;
-        if database.begin_alarm(self.desk.wall_ms())?.is_some() {
+        let is_due = database.begin_alarm(self.desk.wall_ms())?.is_some();
+        if !is_due && self.desk.flawed(Flaw::TrustsEntries) {
+            let request = database::reminder(database).await?;
+            self.desk.record(Record::Fired { actor: self.actor, request });
+        }
+        if is_due {
             self.push(opened).await?;
             self.desk.linger().await;
             let request = database::reminder(database).await?;
@@ -311,8 +325,29 @@ impl Hold {
         };
         opened.seeds.set(false);
         let at_ms = database.alarm()?.wake().map(|wake| wake.at_ms);
-        let alarm = Outlook::exact(at_ms.filter(|_| !self.desk.flawed(Flaw::AlarmsUnannounced)));
+        let before = opened.alarm_ms.replace(at_ms);
+        if before != at_ms && self.desk.flawed(Flaw::AlarmsDeletedEarly) {
+            self.delete_entries(before).await;
+        }
+        let alarm = match at_ms {
+            // Of a commit that has landed when it is said what it was.
+            Some(_) if self.desk.flawed(Flaw::AlarmsListedLate) => Outlook::not_before(None),
+            at_ms => Outlook::exact(at_ms.filter(|_| !self.desk.flawed(Flaw::AlarmsUnannounced))),
+        };
         Ok(uploads.push(Commit { to: Point { txid, checksum }, content, alarm })?)
+    }
+
+    /// The variant that deletes entries before the commit that makes them needless is in the bucket.
+    async fn delete_entries(&self, at_ms: Option<u64>) {
+        let (Some(at_ms), Subject { tenant, actor }) = (at_ms, stage::subject(self.actor)) else { return };
+        let way = Way::new(&self.desk);
+        let prefix = object_keys::alarms_due(&tenant, &(&actor).into(), at_ms);
+        for entry in Listing::new(&way, &prefix).all(100).await.unwrap_or_default() {
+            // A deletion that fails breaks nothing.
+            let _ = way.delete(&entry.key).await;
+        }
+        // Time for a node to die in between.
+        self.desk.linger().await;
     }
 
     fn now_ms(&self) -> i64 {
@@ -349,6 +384,9 @@ impl Hold {
 
     async fn close(&self, opened: &Opened) -> Result<(), Stop> {
         self.push(opened).await?;
+        if self.desk.flawed(Flaw::AlarmsListedLate) {
+            opened.uploads.settled(opened.uploads.taken().txid, opened.alarm_ms.get());
+        }
         if !self.desk.flawed(Flaw::ClosesEarly) {
             let txid = opened.uploads.taken().txid;
             opened.uploads.landed(txid, Need::Replicated).await?;

@@ -142,6 +142,10 @@ impl World {
                 match saying {
                     Saying::Call(id, call) => self.send_call(pid, id, Call::Data(call), true),
                     Saying::Tell(input) => self.handle(pid, input),
+                    Saying::Record(Record::FoundAlarm { actor, generation, alarm_ms, .. }) => {
+                        let listed_ms = self.bucket.earliest_alarm(self.time, actor);
+                        self.record(&Record::FoundAlarm { actor, generation, alarm_ms, listed_ms });
+                    }
                     Saying::Record(record) => self.record(&record),
                 }
             }
