@@ -3,13 +3,22 @@
 //! The thread itself never computes for long and never touches a file: everything on it waits while it does,
 //! heartbeats included.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
-use rustix::time::{ClockId, clock_gettime};
+use futures::channel::oneshot;
+use rustix::{
+    process::{getpriority_process, setpriority_process},
+    time::{ClockId, clock_gettime},
+};
 use wasmkeep_replica::Surroundings;
 
-/// The bucket thread's own: this machine's clocks, and Tokio's threads for work that blocks, which has to be asked
-/// for on it. The clocks are the machine's.
+/// What a thread for heavy work is nicer than the one that asks for it: it gets a ninth of a core that a shard wants, too.
+const HEAVY_WORK_NICENESS: i32 = 10;
+
+/// The bucket thread's own: this machine's clocks, and threads for heavy work.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OnThread;
 
@@ -29,9 +38,25 @@ impl Surroundings for OnThread {
         tokio::time::sleep(time).await;
     }
 
+    /// On a thread of its own: such work computes for milliseconds at least. Where it meets a shard on a core, the shard
+    /// goes first, and so does the I/O of a bucket that is a folder, which Tokio's threads do.
     async fn work<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        // A panic there is an error here, like work that was dropped.
-        tokio::task::spawn_blocking(job).await.ok()
+        let (report, done) = oneshot::channel();
+        let work = move || {
+            give_way();
+            // Whoever asked may have left.
+            let _ = report.send(job());
+        };
+        thread::Builder::new().name("wasmkeep-heavy".into()).spawn(work).ok()?;
+        // A panic there is an error here.
+        done.await.ok()
+    }
+}
+
+fn give_way() {
+    // Linux sets it for the thread. One that keeps its place does the work all the same.
+    if let Ok(niceness) = getpriority_process(None) {
+        let _ = setpriority_process(None, niceness.saturating_add(HEAVY_WORK_NICENESS));
     }
 }
 

@@ -3,7 +3,6 @@
 use std::{io, rc::Rc, thread};
 
 use futures::{channel::oneshot, future::LocalBoxFuture};
-use rustix::process::{getpriority_process, setpriority_process};
 use tokio::task::{JoinSet, LocalSet};
 use wasmkeep_bucket::{AnyBucket, BucketUrl, OpenError, open};
 
@@ -12,10 +11,6 @@ use crate::{lane::Lane, laned::Laned};
 /// Jobs that may wait in one lane before who hands in more has to wait. A node's shards hand in one per event
 /// that committed at most.
 const WAITING_MAX: usize = 4096;
-
-/// What the threads for work that blocks are nicer than the bucket thread: they get a ninth of a core that a shard wants,
-/// too.
-const HEAVY_WORK_NICENESS: i32 = 10;
 
 /// What a bucket core is started with.
 #[derive(Debug, Clone)]
@@ -141,23 +136,12 @@ fn prepare(config: &CoreConfig) -> Result<(tokio::runtime::Runtime, Laned<AnyBuc
     if let Some(cpu) = config.cpu {
         pin(cpu).map_err(|source| StartError::Pin { cpu, source })?;
     }
-    let niceness = getpriority_process(None).map_err(io::Error::from)?.saturating_add(HEAVY_WORK_NICENESS);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .on_thread_start(move || give_way(niceness))
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let bucket = {
         let _inside = runtime.enter();
         open(&config.url, config.environment.iter().cloned())?
     };
     Ok((runtime, Laned::new(bucket)))
-}
-
-/// Run by each of the runtime's threads for work that blocks. That work can wait, and there may be much of it: where it
-/// meets a shard on a core, the shard goes first.
-fn give_way(niceness: i32) {
-    // Linux sets it for the thread. One that keeps its place does the work all the same.
-    let _ = setpriority_process(None, niceness);
 }
 
 fn pin(cpu: usize) -> io::Result<()> {

@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, sync::mpsc, time::Instant};
 
 use bytes::Bytes;
+use rustix::process::getpriority_process;
 use wasmkeep_bucket::{Bucket, MemoryBucket, Outcome, Precondition};
 use wasmkeep_ltx::{Changes, Checksum, PageChecksums, PageSize};
 use wasmkeep_protocol::history::{HistoryFile, Point};
 use wasmkeep_replica::{ReadBudget, Restorer, Surroundings};
 
-use super::OnThread;
+use super::{HEAVY_WORK_NICENESS, OnThread};
 use crate::{kit::key, lane::Lane, laned::Laned};
 
 fn on_a_thread<T>(work: impl Future<Output = T>) -> T {
@@ -33,6 +34,14 @@ fn snapshot(pages: u32) -> (Point, Bytes) {
     let changes = Changes::new(PageSize::DEFAULT, made, pages, Checksum::EMPTY, sums.database());
     let point = Point { txid: 1, checksum: sums.database().get() };
     (point, changes.encode(1, 1, 0).expect("a snapshot").bytes.into())
+}
+
+#[test]
+fn heavy_work_goes_behind_shards_on_a_core_and_may_panic() {
+    let niceness = || getpriority_process(None).expect("it is told");
+    let (here, there) = on_a_thread(async move { (niceness(), OnThread.work(niceness).await) });
+    assert_eq!(there, Some((here + HEAVY_WORK_NICENESS).min(19)));
+    assert_eq!(on_a_thread(OnThread.work(|| panic!("as expected"))), None::<()>);
 }
 
 // R-BKT-2

@@ -5,10 +5,9 @@ use std::{
 
 use bytes::Bytes;
 use wasmkeep_bucket::{Bucket, Outcome, Precondition};
-use wasmkeep_replica::Surroundings;
 
 use super::*;
-use crate::{kit::key, surroundings::OnThread};
+use crate::kit::key;
 
 fn start(folder: &tempfile::TempDir) -> BucketCore<Laned<AnyBucket>> {
     BucketCore::start(config(folder), |bucket| bucket).expect("it starts")
@@ -39,19 +38,6 @@ fn a_thread_without_tokio_reads_and_writes_the_bucket() {
         object.bytes(64).await
     }));
     assert_eq!(read, Ok(Ok(Bytes::from_static(b"here"))));
-}
-
-#[test]
-fn heavy_work_goes_behind_shards_on_a_core() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let core = start(&folder);
-    let niceness = || getpriority_process(None).expect("it is told");
-    let (here, there) =
-        wait(core.run(Lane::Restore, async move |_| {
-            (niceness(), OnThread.work(niceness).await.expect("it is done"))
-        }))
-        .expect("it runs");
-    assert_eq!(there, (here + HEAVY_WORK_NICENESS).min(19));
 }
 
 #[test]
