@@ -6,6 +6,7 @@ pub mod echo;
 pub mod failover;
 pub mod forwarding;
 pub mod idle;
+pub mod relay;
 pub mod stop;
 
 use std::{

@@ -1,7 +1,7 @@
 //! What a cluster costs and what callers see of it: a forwarded request beside a bare round trip, what an idle cluster
 //! asks of its bucket, a clean stop under load, a takeover.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
@@ -9,7 +9,7 @@ use wasmkeep_perf::{
     cluster::{
         Programs,
         echo::{self, Sizes},
-        failover, forwarding, idle, stop,
+        failover, forwarding, idle, relay, stop,
     },
     figure::{self, Figure},
     machine, process,
@@ -54,12 +54,20 @@ struct Flags {
     /// Be the other process of a bare round trip.
     #[arg(long, value_name = "REQUEST,ANSWER", value_delimiter = ',', num_args = 1, hide = true)]
     echo: Vec<usize>,
+
+    /// Be a process in between, which sends to this one.
+    #[arg(long, value_name = "ADDRESS", requires = "echo", hide = true)]
+    relay: Option<SocketAddr>,
 }
 
 fn main() -> Result<ExitCode> {
     let flags = Flags::parse();
     if let [request, answer] = flags.echo[..] {
-        echo::serve(Sizes { request, answer })?;
+        let sizes = Sizes { request, answer };
+        match flags.relay {
+            Some(beyond) => relay::serve(beyond, sizes)?,
+            None => echo::serve(sizes)?,
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let (wasmkeep, guests) = flags.wasmkeep.zip(flags.guests).context("no node, or no samples")?;

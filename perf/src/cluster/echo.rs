@@ -19,30 +19,59 @@ pub struct Sizes {
     pub answer: usize,
 }
 
-/// This program again, as the other process, and a connection to it.
+/// This program again, as another process.
+struct Process {
+    child: Child,
+    address: SocketAddr,
+}
+
+/// A connection to another process that answers, or to one in between.
 pub struct Echo {
-    process: Child,
     stream: TcpStream,
     request: Vec<u8>,
     answer: Vec<u8>,
+    _processes: Vec<Process>,
+}
+
+impl Process {
+    fn start(sizes: Sizes, relay_to: Option<SocketAddr>) -> Result<Self> {
+        let Sizes { request, answer } = sizes;
+        let mut command = Command::new(env::current_exe()?);
+        command.arg(format!("--echo={request},{answer}")).stdout(Stdio::piped());
+        command.args(relay_to.map(|address| format!("--relay={address}")));
+        let mut child = command.spawn()?;
+        let said = child.stdout.take().context("it has no output")?;
+        let mut line = String::new();
+        BufReader::new(said).read_line(&mut line)?;
+        Ok(Self { child, address: line.trim().parse()? })
+    }
 }
 
 impl Echo {
-    /// Starts it.
+    /// Starts the process that answers.
     ///
     /// # Errors
     /// As the system says.
     pub fn start(sizes: Sizes) -> Result<Self> {
-        let Sizes { request, answer } = sizes;
-        let mut command = Command::new(env::current_exe()?);
-        command.arg(format!("--echo={request},{answer}")).stdout(Stdio::piped());
-        let mut process = command.spawn()?;
-        let said = process.stdout.take().context("it has no output")?;
-        let mut line = String::new();
-        BufReader::new(said).read_line(&mut line)?;
-        let stream = TcpStream::connect(line.trim().parse::<SocketAddr>()?)?;
+        Self::of(sizes, vec![Process::start(sizes, None)?])
+    }
+
+    /// The same behind a [relay](super::relay).
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn start_behind_relay(sizes: Sizes) -> Result<Self> {
+        let echo = Process::start(sizes, None)?;
+        let relay = Process::start(sizes, Some(echo.address))?;
+        Self::of(sizes, vec![relay, echo])
+    }
+
+    /// Connected to the first.
+    fn of(sizes: Sizes, processes: Vec<Process>) -> Result<Self> {
+        let stream = TcpStream::connect(processes[0].address)?;
         stream.set_nodelay(true)?;
-        Ok(Self { process, stream, request: vec![1; request], answer: vec![0; answer] })
+        let (request, answer) = (vec![1; sizes.request], vec![0; sizes.answer]);
+        Ok(Self { stream, request, answer, _processes: processes })
     }
 
     /// One round trip.
@@ -57,11 +86,11 @@ impl Echo {
     }
 }
 
-impl Drop for Echo {
+impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

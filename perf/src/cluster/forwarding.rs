@@ -16,13 +16,14 @@ use super::{
 };
 use crate::{figure::Figure, http::Connection};
 
-/// How often each of the three is measured in turn, and how many requests at a time.
+/// How often each of the four is measured in turn, and how many requests at a time.
 const ROUNDS: usize = 20;
 const REQUESTS: usize = 300;
 
 /// What was measured with one kind of nodes. Nanoseconds.
 struct Forwarding {
     bare: u64,
+    relayed: u64,
     owner: u64,
     other: u64,
 }
@@ -77,9 +78,10 @@ impl Forwarding {
 impl fmt::Display for Forwarding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = |nanos: u64| nanos as f64 / 1000.0;
-        let Self { bare, owner, other } = *self;
-        let (times, added, bare) = (self.times(), micros(self.added()), micros(bare));
-        write!(f, "adds {times:.2} of a bare round trip ({added:.1} µs beside {bare:.1}); ")?;
+        let Self { bare, relayed, owner, other } = *self;
+        let (times, added) = (self.times(), micros(self.added()));
+        write!(f, "adds {times:.2} of a bare round trip ({added:.1} µs beside {:.1}); ", micros(bare))?;
+        write!(f, "a relay that only copies adds {:.1} µs; ", micros(relayed.saturating_sub(bare)))?;
         write!(f, "p50 at the owner {:.1} µs, elsewhere {:.1}", micros(owner), micros(other))
     }
 }
@@ -91,34 +93,45 @@ fn measure(place: &Place) -> Result<Forwarding> {
     let elsewhere = get(other.address(), &path)?;
     ensure!(elsewhere.node.as_deref() == Some("a"), "{elsewhere:?} was not forwarded");
 
-    let mut echo = Echo::start(echo::sizes(owner.address(), &path)?)?;
+    let sizes = echo::sizes(owner.address(), &path)?;
+    let (mut echo, mut relay) = (Echo::start(sizes)?, Echo::start_behind_relay(sizes)?);
     let mut owner = Connection::open(owner.address(), PATIENCE)?;
     let mut other = Connection::open(other.address(), PATIENCE)?;
-    let mut bare_times = Histogram::<u64>::new(3)?;
-    let mut owner_times = bare_times.clone();
-    let mut other_times = bare_times.clone();
-    for round in 0..=ROUNDS {
-        let mut bare = Vec::with_capacity(REQUESTS);
-        let mut at_owner = Vec::with_capacity(REQUESTS);
-        let mut elsewhere = Vec::with_capacity(REQUESTS);
-        for _ in 0..REQUESTS {
-            bare.push(echo.round_trip()?);
-        }
-        for _ in 0..REQUESTS {
-            at_owner.push(ask(&mut owner, &path)?);
-        }
-        for _ in 0..REQUESTS {
-            elsewhere.push(ask(&mut other, &path)?);
-        }
-        // The first round warms everything up.
-        if round > 0 {
-            record(&mut bare_times, &bare)?;
-            record(&mut owner_times, &at_owner)?;
-            record(&mut other_times, &elsewhere)?;
-        }
+    let [mut bare, mut relayed, mut at_owner, mut elsewhere] = [(); 4].map(|()| Times::default());
+    for _ in 0..=ROUNDS {
+        bare.round(|| Ok(echo.round_trip()?))?;
+        relayed.round(|| Ok(relay.round_trip()?))?;
+        at_owner.round(|| ask(&mut owner, &path))?;
+        elsewhere.round(|| ask(&mut other, &path))?;
     }
-    let p50 = |times: &Histogram<u64>| times.value_at_quantile(0.5);
-    Ok(Forwarding { bare: p50(&bare_times), owner: p50(&owner_times), other: p50(&other_times) })
+    Ok(Forwarding {
+        bare: bare.p50()?,
+        relayed: relayed.p50()?,
+        owner: at_owner.p50()?,
+        other: elsewhere.p50()?,
+    })
+}
+
+/// How long each took, in rounds.
+#[derive(Default)]
+struct Times(Vec<Duration>);
+
+impl Times {
+    fn round(&mut self, mut once: impl FnMut() -> Result<Duration>) -> Result<()> {
+        for _ in 0..REQUESTS {
+            self.0.push(once()?);
+        }
+        Ok(())
+    }
+
+    /// Without the first round, which warms everything up.
+    fn p50(&self) -> Result<u64> {
+        let mut times = Histogram::<u64>::new(3)?;
+        for time in self.0.iter().skip(REQUESTS) {
+            times.record(u64::try_from(time.as_nanos())?)?;
+        }
+        Ok(times.value_at_quantile(0.5))
+    }
 }
 
 fn ask(connection: &mut Connection, path: &str) -> Result<Duration> {
@@ -127,11 +140,4 @@ fn ask(connection: &mut Connection, path: &str) -> Result<Duration> {
     let took = began.elapsed();
     ensure!(answer.status == 200, "{}", answer.text());
     Ok(took)
-}
-
-fn record(times: &mut Histogram<u64>, taken: &[Duration]) -> Result<()> {
-    for time in taken {
-        times.record(u64::try_from(time.as_nanos())?)?;
-    }
-    Ok(())
 }
