@@ -1,4 +1,8 @@
-use super::*;
+use super::{
+    counter,
+    register::{self, Touch},
+    search::{Call, Model, Verdict, judge},
+};
 use crate::dice::Dice;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,14 +48,24 @@ fn call<M: Model>(began: u64, operation: M::Operation, answered: Option<(u64, M:
     Call { began, operation, answered }
 }
 
-fn register(calls: &[Row<Asked>]) -> Verdict {
+fn search_register(calls: &[Row<Asked>]) -> Verdict {
     let calls: Vec<Call<Register>> = calls.iter().map(|(at, asked, told)| call(*at, *asked, *told)).collect();
     judge(&calls, 100_000)
 }
 
-fn counter(calls: &[Row<bool>]) -> Verdict {
+fn search_counter(calls: &[Row<bool>]) -> Verdict {
     let calls: Vec<Call<Counter>> = calls.iter().map(|(at, adds, told)| call(*at, *adds, *told)).collect();
     judge(&calls, 100_000)
+}
+
+/// What is said of the same calls at once.
+fn decide(calls: &[Row<bool>]) -> bool {
+    let calls = calls.iter().map(|(began, adds, answered)| counter::Call {
+        began: *began,
+        adds: *adds,
+        answered: *answered,
+    });
+    counter::explains(&calls.collect::<Vec<_>>())
 }
 
 #[test]
@@ -86,7 +100,7 @@ fn a_register_is_read_as_it_was_last_written() {
         // Nor before it was asked for.
         (&[(1, Get, Some((2, 7))), (3, Set(7), None)], Verdict::NotLinearizable),
     ] {
-        assert_eq!(register(calls), verdict, "{calls:?}");
+        assert_eq!(search_register(calls), verdict, "{calls:?}");
     }
 }
 
@@ -105,29 +119,68 @@ fn a_counter_counts_each_addition_once() {
         // What was read is not unread.
         (&[(1, true, None), (2, false, Some((3, 1))), (4, false, Some((5, 0)))], Verdict::NotLinearizable),
     ] {
-        assert_eq!(counter(calls), verdict, "{calls:?}");
+        assert_eq!(search_counter(calls), verdict, "{calls:?}");
+        assert_eq!(decide(calls), verdict == Verdict::Linearizable, "{calls:?}");
     }
 }
 
 #[test]
 fn a_long_history_with_many_unknown_ends_is_decided() {
-    let mut calls: Vec<Call<Counter>> = Vec::new();
+    let mut calls: Vec<Row<bool>> = Vec::new();
     let mut count = 0;
     for at in (0..3_000).step_by(3) {
         let is_lost = at % 30 == 0;
         // Every second of those without an answer counts.
         count += u64::from(!is_lost || at % 60 == 0);
-        calls.push(call(at, true, (!is_lost).then_some((at + 1, count))));
+        calls.push((at, true, (!is_lost).then_some((at + 1, count))));
     }
-    assert_eq!(judge(&calls, 100_000), Verdict::Linearizable);
-    calls.push(call(5_000, false, Some((5_001, count + 100))));
-    assert_eq!(judge(&calls, 100_000), Verdict::NotLinearizable);
+    for (told, verdict) in [(count, Verdict::Linearizable), (count + 100, Verdict::NotLinearizable)] {
+        calls.push((5_000, false, Some((5_001, told))));
+        assert_eq!(search_counter(&calls), verdict);
+        assert_eq!(decide(&calls), verdict == Verdict::Linearizable);
+    }
+}
+
+/// Looks that all go on at once see the counter in an order that only the last of them rules out.
+#[test]
+fn a_history_that_the_search_gives_up_is_decided() {
+    let mut calls: Vec<Row<bool>> = Vec::new();
+    for value in 1..=40 {
+        calls.push((value, true, Some((1_000, value))));
+        calls.push((value, false, Some((1_000, value))));
+    }
+    // Five more, of which nobody was told, and one too many of which somebody was.
+    calls.extend((0..5).map(|at| (100 + at, true, None)));
+    calls.push((200, false, Some((1_000, 45))));
+    assert!(decide(&calls));
+    calls.push((1_001, false, Some((1_002, 44))));
+    assert_eq!(search_counter(&calls), Verdict::Undecided);
+    assert!(!decide(&calls));
 }
 
 #[test]
-fn a_search_that_takes_too_long_is_not_decided() {
-    let calls: Vec<Call<Counter>> = (0..200).map(|at| call(at, true, Some((at + 1, at)))).collect();
-    assert_eq!(judge(&calls, 1), Verdict::Undecided);
+fn what_is_decided_of_a_counter_at_once_is_what_the_search_says() {
+    let mut dice = Dice::new(2);
+    let mut linearizable = 0;
+    for round in 0..10_000 {
+        let mut calls: Vec<Row<bool>> = Vec::new();
+        // An order that happened; a few answers are not those of it.
+        let (mut count, mut at) = (0, 1);
+        for _ in 0..dice.within(1..=9) {
+            at += dice.below(4);
+            let adds = dice.chance(600);
+            let happens = !adds || dice.chance(900);
+            count += u64::from(adds && happens);
+            let told = if dice.chance(80) { dice.below(count + 2) } else { count };
+            let answered = (!adds || happens && dice.chance(700)).then(|| (at + dice.below(6), told));
+            calls.push((at.saturating_sub(dice.below(6)), adds, answered));
+        }
+        let verdict = search_counter(&calls);
+        assert_ne!(verdict, Verdict::Undecided);
+        assert_eq!(decide(&calls), verdict == Verdict::Linearizable, "round {round}: {calls:?}");
+        linearizable += u32::from(verdict == Verdict::Linearizable);
+    }
+    assert!((3_000..9_000).contains(&linearizable), "{linearizable} of the histories are linearizable");
 }
 
 #[test]
@@ -149,7 +202,11 @@ fn the_zones_of_a_register_say_what_the_search_says() {
         }
         let verdict = judge(&calls, 100_000);
         assert_ne!(verdict, Verdict::Undecided);
-        assert_eq!(explains(&touches), verdict == Verdict::Linearizable, "round {round}: {touches:?}");
+        assert_eq!(
+            register::explains(&touches),
+            verdict == Verdict::Linearizable,
+            "round {round}: {touches:?}"
+        );
         linearizable += u32::from(verdict == Verdict::Linearizable);
     }
     assert!((500..2_500).contains(&linearizable), "{linearizable} of the histories are linearizable");

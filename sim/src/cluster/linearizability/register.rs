@@ -1,5 +1,4 @@
-//! The same question for a register each of whose values is written once, without a search: by the zones of Gibbons and
-//! Korach.
+//! A register each of whose values is written once: by the zones of Gibbons and Korach.
 //!
 //! A value's zone reaches from the first answer to a call that wrote or read it to the last beginning of one. If the
 //! answer comes first, the register had that value all the time between; otherwise it had it at some instant between.
