@@ -22,6 +22,7 @@ mod replica;
 mod run;
 mod script;
 mod stage;
+pub mod variants;
 mod world;
 
 pub use flaw::Flaw;

@@ -2,24 +2,26 @@
 
 use std::{
     io,
+    ops::Range,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
 use clap::{Parser, Subcommand, ValueEnum};
+use rayon::prelude::*;
 use wasmkeep_sim::{
     Flaw, Outcome, ReplicaFlaw, ReplicaRequest, Request, Violation, cluster, run, run_replica,
-    run_replica_twice, run_twice,
+    run_replica_twice, run_twice, variants,
 };
 
 /// Seeds of `quick`: the same at every run, so that a failure is a change's doing.
-const QUICK_SEEDS: std::ops::Range<u64> = 0..300;
+const QUICK_SEEDS: Range<u64> = 0..300;
 
 /// Seeds of `quick` that are run twice and compared.
-const QUICK_SEEDS_TWICE: std::ops::Range<u64> = 0..20;
+const QUICK_SEEDS_TWICE: Range<u64> = 0..20;
 
-/// Seeds within which each broken variant must be noticed.
-const BROKEN_SEEDS_MAX: u64 = 60;
+/// Seeds that `soak` runs of a world before it goes on to the next, spread over the cores.
+const SOAK_SEEDS: u64 = 16;
 
 /// Simulates actors under load, faults and crashes, and checks what is promised.
 #[derive(Debug, Parser)]
@@ -90,11 +92,48 @@ impl Which {
     }
 
     /// Its share of [`QUICK_SEEDS`]: one run of a cluster is several minutes of several nodes.
-    fn quick_seeds(self) -> std::ops::Range<u64> {
+    fn quick_seeds(self) -> Range<u64> {
         match self {
             Self::Shard | Self::Replica => QUICK_SEEDS,
             Self::Cluster => 0..QUICK_SEEDS.end / 3,
         }
+    }
+
+    fn run(self, seed: u64) -> io::Result<Summary> {
+        Ok(match self {
+            Self::Shard => {
+                let Outcome { events, crashes, records, violation, .. } = run(&Request::plain(seed))?;
+                Summary { events, crashes, records, outside: None, violation }
+            }
+            Self::Replica => {
+                let outcome = run_replica(&ReplicaRequest::plain(seed))?;
+                Summary {
+                    events: outcome.units,
+                    crashes: outcome.crashes,
+                    records: outcome.records,
+                    outside: None,
+                    violation: outcome.violation,
+                }
+            }
+            Self::Cluster => {
+                let outcome = cluster::run(&cluster::Request::plain(seed))?;
+                Summary {
+                    events: outcome.requests,
+                    crashes: outcome.ended,
+                    records: outcome.records,
+                    outside: outcome.outside,
+                    violation: outcome.violation,
+                }
+            }
+        })
+    }
+
+    fn run_twice(self, seed: u64) -> io::Result<Option<Violation>> {
+        Ok(match self {
+            Self::Shard => run_twice(&Request::plain(seed))?.violation,
+            Self::Replica => run_replica_twice(&ReplicaRequest::plain(seed))?.violation,
+            Self::Cluster => cluster::run_twice(&cluster::Request::plain(seed))?.violation,
+        })
     }
 }
 
@@ -205,16 +244,10 @@ fn report(world: Which, seed: u64, violation: Option<&Violation>) -> bool {
 }
 
 fn quick() -> io::Result<bool> {
-    for seed in QUICK_SEEDS_TWICE {
-        let shard = run_twice(&Request::plain(seed))?.violation;
-        let replica = run_replica_twice(&ReplicaRequest::plain(seed))?.violation;
-        let cluster = cluster::run_twice(&cluster::Request::plain(seed))?.violation;
-        let passed = [
-            report(Which::Shard, seed, shard.as_ref()),
-            report(Which::Replica, seed, replica.as_ref()),
-            report(Which::Cluster, seed, cluster.as_ref()),
-        ];
-        if passed.contains(&false) {
+    let began = Instant::now();
+    for world in Which::ALL {
+        let outcomes = seeds(QUICK_SEEDS_TWICE, |seed| world.run_twice(seed))?;
+        if !outcomes.iter().all(|(seed, violation)| report(world, *seed, violation.as_ref())) {
             return Ok(false);
         }
     }
@@ -222,25 +255,25 @@ fn quick() -> io::Result<bool> {
     for world in Which::ALL {
         let began = Instant::now();
         let mut totals = Totals::new(world);
-        for seed in world.quick_seeds() {
-            if !totals.add(seed)? {
-                return Ok(false);
-            }
+        if !totals.add(world.quick_seeds())? {
+            return Ok(false);
         }
         totals.print(began.elapsed());
     }
-    broken()
+    let noticed = broken()?;
+    println!("took {:.0} s", began.elapsed().as_secs_f64());
+    Ok(noticed)
 }
 
-/// Runs one world, or all in turn, one seed each.
+/// Runs one world, or all in turn, some seeds each.
 fn soak(world: Option<Which>, time: Duration, from: u64) -> io::Result<bool> {
     let began = Instant::now();
     let mut shown = Instant::now();
     let chosen = Which::ALL.into_iter().filter(|each| world.is_none_or(|world| world == *each));
     let mut totals: Vec<Totals> = chosen.map(Totals::new).collect();
-    for seed in from.. {
+    for from in (from..).step_by(SOAK_SEEDS as usize) {
         for world in &mut totals {
-            if !world.add(seed)? {
+            if !world.add(from..from + SOAK_SEEDS)? {
                 return Ok(false);
             }
         }
@@ -256,14 +289,31 @@ fn soak(world: Option<Which>, time: Duration, from: u64) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Runs seeds on every core; what came of them, in their order.
+fn seeds<T: Send>(seeds: Range<u64>, run: impl Fn(u64) -> io::Result<T> + Sync) -> io::Result<Vec<(u64, T)>> {
+    let seeds: Vec<u64> = seeds.collect();
+    seeds.into_par_iter().with_max_len(1).map(|seed| Ok((seed, run(seed)?))).collect()
+}
+
+/// What came of one seed, whatever its world.
+#[derive(Debug)]
+struct Summary {
+    /// Events of a shard, rows of a replica, requests to a cluster.
+    events: u64,
+    /// Processes that ended.
+    crashes: u64,
+    records: u64,
+    /// What broke beyond what is assumed.
+    outside: Option<Violation>,
+    violation: Option<Violation>,
+}
+
 /// Sums over seeds of one world.
 #[derive(Debug)]
 struct Totals {
     world: Which,
     seeds: u64,
-    /// Events of a shard, rows of a replica, requests to a cluster.
     events: u64,
-    /// Processes that ended, of a cluster.
     crashes: u64,
     records: u64,
     /// Runs in which a promise broke beyond what is assumed.
@@ -275,36 +325,22 @@ impl Totals {
         Self { world, seeds: 0, events: 0, crashes: 0, records: 0, outside: 0 }
     }
 
-    fn add(&mut self, seed: u64) -> io::Result<bool> {
-        let violation = match self.world {
-            Which::Shard => {
-                let Outcome { events, crashes, records, violation, .. } = run(&Request::plain(seed))?;
-                self.events += events;
-                self.crashes += crashes;
-                self.records += records;
-                violation
+    /// Runs these seeds, too; `false`: a promise broke.
+    fn add(&mut self, range: Range<u64>) -> io::Result<bool> {
+        let world = self.world;
+        let mut passed = true;
+        for (seed, summary) in seeds(range, |seed| world.run(seed))? {
+            self.seeds += 1;
+            self.events += summary.events;
+            self.crashes += summary.crashes;
+            self.records += summary.records;
+            if let Some(outside) = &summary.outside {
+                self.outside += 1;
+                println!("{} seed {seed}, beyond what is assumed: {outside}", world.name());
             }
-            Which::Replica => {
-                let outcome = run_replica(&ReplicaRequest::plain(seed))?;
-                self.events += outcome.units;
-                self.crashes += outcome.crashes;
-                self.records += outcome.records;
-                outcome.violation
-            }
-            Which::Cluster => {
-                let outcome = cluster::run(&cluster::Request::plain(seed))?;
-                self.events += outcome.requests;
-                self.crashes += outcome.ended;
-                self.records += outcome.records;
-                if let Some(outside) = &outcome.outside {
-                    self.outside += 1;
-                    println!("cluster seed {seed}, beyond what is assumed: {outside}");
-                }
-                outcome.violation
-            }
-        };
-        self.seeds += 1;
-        Ok(report(self.world, seed, violation.as_ref()))
+            passed &= report(world, seed, summary.violation.as_ref());
+        }
+        Ok(passed)
     }
 
     fn print(&self, took: Duration) {
@@ -324,59 +360,11 @@ impl Totals {
 
 fn broken() -> io::Result<bool> {
     let mut all = true;
-    for flaw in Flaw::ALL.iter().copied() {
-        let noticed = noticed(|seed| {
-            let request = Request { flaw: Some(flaw), ..Request::plain(seed) };
-            let outcome = if flaw == Flaw::UsesEntropy { run_twice(&request) } else { run(&request) };
-            Ok(outcome?.violation)
-        });
-        all &= was_noticed(flaw.name(), flaw.noticed_by(), noticed?);
-    }
-    for flaw in ReplicaFlaw::ALL.iter().copied() {
-        let noticed = noticed(|seed| {
-            let request = ReplicaRequest { flaw: Some(flaw), ..ReplicaRequest::plain(seed) };
-            let twice = flaw == ReplicaFlaw::UsesEntropy;
-            let outcome = if twice { run_replica_twice(&request) } else { run_replica(&request) };
-            Ok(outcome?.violation)
-        });
-        all &= was_noticed(flaw.name(), flaw.noticed_by(), noticed?);
-    }
-    for flaw in cluster::Flaw::ALL.iter().copied() {
-        let noticed = noticed(|seed| {
-            let request = cluster::Request { flaw: Some(flaw), ..cluster::Request::plain(seed) };
-            let twice = flaw == cluster::Flaw::UsesEntropy;
-            let outcome = if twice { cluster::run_twice(&request) } else { cluster::run(&request) };
-            Ok(outcome?.violation)
-        });
-        all &= was_noticed(flaw.name(), flaw.noticed_by(), noticed?);
+    for of_world in [variants::of_shards, variants::of_replicas, variants::of_clusters] {
+        for tried in of_world()? {
+            println!("broken: {tried}");
+            all &= tried.is_caught();
+        }
     }
     Ok(all)
-}
-
-/// The first seed in which something is noticed, and what.
-fn noticed(run: impl Fn(u64) -> io::Result<Option<Violation>>) -> io::Result<Option<(u64, Violation)>> {
-    for seed in 0..BROKEN_SEEDS_MAX {
-        if let Some(violation) = run(seed)? {
-            return Ok(Some((seed, violation)));
-        }
-    }
-    Ok(None)
-}
-
-/// Says whether a broken variant was noticed by one of the checkers it names.
-fn was_noticed(name: &str, expected: &[&str], noticed: Option<(u64, Violation)>) -> bool {
-    match noticed {
-        Some((seed, violation)) if expected.contains(&violation.checker) => {
-            println!("broken: {name} noticed at seed {seed} by {violation}");
-            true
-        }
-        Some((seed, violation)) => {
-            println!("broken: {name} met {violation} at seed {seed}, not {expected:?}");
-            false
-        }
-        None => {
-            println!("broken: {name} was not noticed within {BROKEN_SEEDS_MAX} seeds");
-            false
-        }
-    }
 }

@@ -1,9 +1,6 @@
 //! A few seeds of the replicated world and every broken variant of it, as CI's `sim quick` runs more of.
 
-use wasmkeep_sim::{ReplicaFlaw, ReplicaRequest, run_replica, run_replica_twice};
-
-/// Seeds within which each broken variant must be noticed.
-const SEEDS_MAX: u64 = 60;
+use wasmkeep_sim::{ReplicaRequest, run_replica, run_replica_twice, variants};
 
 #[test]
 fn a_seed_gives_the_same_run_each_time() {
@@ -29,14 +26,7 @@ fn every_promise_is_kept_over_a_few_seeds() {
 
 #[test]
 fn every_broken_variant_is_noticed_by_the_checker_it_names() {
-    for flaw in ReplicaFlaw::ALL.iter().copied() {
-        let noticed = (0..SEEDS_MAX).find_map(|seed| {
-            let request = ReplicaRequest { flaw: Some(flaw), ..ReplicaRequest::plain(seed) };
-            let twice = flaw == ReplicaFlaw::UsesEntropy;
-            let outcome = if twice { run_replica_twice(&request) } else { run_replica(&request) };
-            outcome.unwrap().violation
-        });
-        let violation = noticed.unwrap_or_else(|| panic!("{} was not noticed", flaw.name()));
-        assert!(flaw.noticed_by().contains(&violation.checker), "{}: {violation}", flaw.name());
+    for tried in variants::of_replicas().unwrap() {
+        assert!(tried.is_caught(), "{tried}");
     }
 }

@@ -280,3 +280,43 @@ impl History {
         self.count
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dice::Dice;
+
+    /// What a history says that begins with a machine whose wall clock is this far off.
+    fn history(skew_ms: i64, records: &[Record]) -> (Option<Violation>, Option<Violation>) {
+        let mut history = History::new(&Parameters::draw(0, &mut Dice::new(0)), false);
+        history.record(0, &Record::Started { pid: 12, node: 2, skew_ms, drift_ppm: 0 });
+        records.iter().for_each(|record| history.record(SECOND, record));
+        (history.violation(), history.outside())
+    }
+
+    /// A node that starts with such a clock takes its peers for silent until its second look.
+    #[test]
+    fn a_request_refused_where_a_wall_clock_is_hours_off_is_told_with_that_clock_and_is_no_violation() {
+        let refused = [
+            Record::MustServe,
+            Record::Asked { request: 278, pid: 11, actor: 0, operation: Operation::Count },
+            Record::Told { request: 278, told: Told::NotRun(503) },
+        ];
+        let (violation, outside) = history(7_200_092, &refused);
+        assert_eq!(violation, None);
+        let outside = outside.unwrap();
+        assert_eq!(outside.checker, "liveness");
+        assert!(outside.text.ends_with("; but the wall clock of process 12 is 7200092 ms off"), "{outside}");
+        let (violation, outside) = history(-1_000, &refused);
+        assert_eq!(violation.unwrap().checker, "liveness");
+        assert_eq!(outside, None);
+    }
+
+    #[test]
+    fn no_wall_clock_excuses_two_owners_at_once() {
+        let began = |pid, request| Record::RunBegan { pid, actor: 0, request, generation: 1 };
+        let (violation, outside) = history(7_200_092, &[began(11, 1), began(12, 2)]);
+        assert_eq!(violation.unwrap().checker, "single-owner");
+        assert_eq!(outside, None);
+    }
+}

@@ -60,9 +60,13 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::started(0)
+    }
+
+    fn started(ms: u64) -> Self {
         let identity = Identity { node: node("a"), process: Process::from_bits(b'a'.into()) };
-        let mut watch = Watch::new(Timing::default(), identity, at(0).moment);
-        watch.step(at(0), &mut || Nonce::from_bits(7), WatchInput::Valid);
+        let mut watch = Watch::new(Timing::default(), identity, at(ms).moment);
+        watch.step(at(ms), &mut || Nonce::from_bits(7), WatchInput::Valid);
         Self { watch, own: 0, reads: Vec::new() }
     }
 
@@ -330,6 +334,24 @@ fn a_node_leaves_the_view_ten_seconds_after_its_last_write_or_its_listing_if_its
         let standing = |ms| view.standing(&node("b"), at(ms).moment);
         assert_eq!(standing(leaves - 1), Standing::Live, "{skew} h");
         assert_eq!(standing(leaves), Standing::Silent, "{skew} h");
+    }
+}
+
+// R-TLS-4
+#[test]
+fn a_clock_that_is_behind_hides_a_live_node_from_one_that_starts_for_one_listing() {
+    const HOUR_MS: u64 = 3_600_000;
+    for (ahead_ms, behind_ms, first) in
+        [(0, 1_000, Standing::Live), (0, 2 * HOUR_MS, Standing::Silent), (2 * HOUR_MS, 0, Standing::Live)]
+    {
+        let mut bench = Bench::started(60_000);
+        let mut standing = |sequence, ms: u64| {
+            let dated_ms = WALL_AT_BOOT_MS + ms + ahead_ms - behind_ms;
+            bench.list(ms, &[seen("b", sequence, dated_ms, NodeState::Live)]);
+            bench.watch.view().standing(&node("b"), at(ms).moment)
+        };
+        assert_eq!(standing(1, 60_000), first, "{behind_ms}");
+        assert_eq!(standing(2, 63_000), Standing::Live, "{behind_ms}");
     }
 }
 
