@@ -23,8 +23,9 @@ use wasmkeep_protocol::{
 use wasmkeep_replica::Surroundings;
 
 use super::{
-    Shard, answer, calls, door,
+    Shard, answer, calls,
     elsewhere::{Abroad, Place},
+    requests::door,
     route::guest_target,
 };
 use crate::{http as front, peers::PeerBody};

@@ -21,8 +21,9 @@ use wasmkeep_protocol::{
 };
 
 use super::{
-    Shard, answer, body, door,
+    Shard, answer, body,
     keeping::{Keeping, moment},
+    requests::door,
 };
 use crate::{
     cluster::Cluster,
