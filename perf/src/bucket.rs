@@ -5,6 +5,7 @@ use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -209,7 +210,10 @@ fn list(state: &State, query: &str, prefix: &str) -> Reply {
         value(query, "continuation-token").or_else(|| value(query, "start-after")).unwrap_or_default();
     let page =
         value(query, "max-keys").and_then(|keys| keys.parse().ok()).unwrap_or(PAGE_KEYS).min(PAGE_KEYS);
-    let mut found = state.objects.iter().filter(|(key, _)| key.starts_with(prefix) && **key > after);
+    let from =
+        if after.as_str() < prefix { Bound::Included(prefix) } else { Bound::Excluded(after.as_str()) };
+    let beyond = state.objects.range::<str, _>((from, Bound::Unbounded));
+    let mut found = beyond.take_while(|(key, _)| key.starts_with(prefix));
     let (mut xml, mut last) = (String::new(), "");
     for (key, (body, etag)) in found.by_ref().take(page) {
         let (etag, bytes) = (etag.replace('"', "&quot;"), body.len());

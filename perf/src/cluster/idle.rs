@@ -14,7 +14,7 @@ use super::{PATIENCE, Place, Programs, Settings, path};
 use crate::{bucket::Served, figure::Figure, http::Connection};
 
 /// Clients that wake the actors.
-const CLIENTS: usize = 16;
+const CLIENTS: usize = 64;
 
 /// Longer than anything that follows from a last request: a second attempt at an upload, a sweep.
 const SETTLED_AFTER: Duration = Duration::from_secs(20);
