@@ -24,7 +24,10 @@ fn opening(criterion: &mut Criterion) {
     for mib in [1, 64] {
         let path = memory.path().join(format!("{mib}.db"));
         let database = open(&path);
-        let sql = format!("CREATE TABLE t(x); INSERT INTO t VALUES(randomblob({}))", mib << 20);
+        let sql = format!(
+            "CREATE TABLE t(x); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {mib})
+             INSERT INTO t SELECT randomblob(1 << 20) FROM n"
+        );
         wait(database.exec_script(&sql)).expect("content");
         wait(database.close(&Inline));
         once(&path);
