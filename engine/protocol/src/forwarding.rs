@@ -138,7 +138,8 @@ pub fn route(ask: Ask, denial: &Denial, here: Here, suspects: &Suspects) -> Rout
 pub enum Trouble {
     /// The node answered [`Refusal::Elsewhere`]: what this node remembered of the actor's record is out of date.
     Elsewhere,
-    /// No connection could be opened, within [`crate::limits::FORWARD_CONNECT`].
+    /// No connection could be opened, within [`crate::limits::FORWARD_CONNECT`], or a new one in plain HTTP ended before
+    /// anything was written.
     NotOpened,
     /// A connection kept open turned out to be closed before anything was written into it.
     ClosedUnused,

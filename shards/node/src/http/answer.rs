@@ -4,6 +4,7 @@
 use super::{
     Violation,
     body::{Outgoing, RequestBody, ResponseBody},
+    connections::{Connections, Unanswered},
     wire::Shared,
 };
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -20,6 +21,7 @@ use wasmkeep_protocol::{headers, trust::Door};
 /// The handler as hyper's service, for one connection.
 pub(super) struct Answering<S> {
     pub(super) handler: Rc<S>,
+    pub(super) connections: Connections,
     pub(super) shared: Rc<Shared>,
 }
 
@@ -39,7 +41,8 @@ where
             request.extensions_mut().insert(Door::Nodes);
         }
         self.shared.lingers.set(is_tls || request.headers().contains_key(headers::FORWARDED));
-        Answer { future: (self.handler)(request), shared: self.shared.clone() }
+        let unanswered = self.connections.ask();
+        Answer { future: (self.handler)(request), shared: self.shared.clone(), _unanswered: unanswered }
     }
 }
 
@@ -47,13 +50,14 @@ where
 pub(super) struct Answer<F> {
     future: F,
     shared: Rc<Shared>,
+    _unanswered: Unanswered,
 }
 
 impl<F: Future<Output = Response<ResponseBody>>> Future for Answer<F> {
     type Output = Result<Response<Outgoing>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: `future` is pinned with `self` and never moved out; `shared` is not pinned.
+        // SAFETY: `future` is pinned with `self` and never moved out; nothing else is pinned.
         let this = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };

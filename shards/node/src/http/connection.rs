@@ -51,12 +51,16 @@ where
     member: Member,
     /// Made when a head has passed and there is none; given back when the connection rests.
     hyper: Option<Hyper<S>>,
-    told_to_stop: bool,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// Serves a connection; returns it when it belongs to another shard.
-pub(super) async fn serve<S, F>(front: &Rc<Front<S>>, wire: Wire, ticket: Ticket) -> Option<Handover>
+pub(super) async fn serve<S, F>(
+    front: &Rc<Front<S>>,
+    wire: Wire,
+    ticket: Ticket,
+    member: Member,
+) -> Option<Handover>
 where
     S: Fn(Request<RequestBody>) -> F + 'static,
     F: Future<Output = Response<ResponseBody>> + 'static,
@@ -66,18 +70,11 @@ where
         answered: Cell::new(false),
         violation: Cell::new(None),
         upgrade: Cell::new(None),
-        lingers: Cell::new(front.connections.is_stopping()),
+        lingers: Cell::new(true),
         closing: Cell::new(false),
     });
-    let member = front.connections.enter();
-    let mut connection = Connection {
-        front: front.clone(),
-        shared: shared.clone(),
-        member,
-        hyper: None,
-        told_to_stop: false,
-        timer: None,
-    };
+    let mut connection =
+        Connection { front: front.clone(), shared: shared.clone(), member, hyper: None, timer: None };
     let end = poll_fn(|cx| connection.poll(cx)).await;
     // The handler's work and hyper's buffers go before anything else is waited for.
     let Connection { member, hyper, timer, shared: ours, .. } = connection;
@@ -154,13 +151,12 @@ where
 
     /// One round of reading, handling and writing.
     fn advance(&mut self, cx: &mut Context<'_>, stopping: bool) -> Option<End> {
+        if stopping && self.shared.is_over() {
+            return Some(End::Closed);
+        }
         let Some(hyper) = &mut self.hyper else {
             let mut wire = self.shared.wire.borrow_mut();
             return match wire.poll_head(cx) {
-                // What has come by now is served.
-                Poll::Pending if stopping && wire.is_idle() && !self.shared.lingers.get() => {
-                    Some(End::Closed)
-                }
                 Poll::Pending => None,
                 Poll::Ready(Err(_)) => Some(End::Closed),
                 Poll::Ready(Ok(())) if wire.outcome.is_some() => None,
@@ -172,19 +168,14 @@ where
                 }
             };
         };
-        if stopping && !self.told_to_stop {
-            self.shared.closing.set(true);
-            if !self.shared.wire.borrow().is_idle() {
-                self.told_to_stop = true;
-                hyper.as_mut().graceful_shutdown();
-            } else if !self.shared.lingers.get() {
-                return Some(End::Closed);
-            }
-        }
+        // hyper's own way to end forgets a request of which it has seen nothing yet.
+        self.shared.closing.set(stopping);
         match hyper.as_mut().poll(cx) {
-            Poll::Pending => {
-                self.shared.upgrade.take().map(|(response, upgrade)| End::Upgraded(response, upgrade))
-            }
+            Poll::Pending => match self.shared.upgrade.take() {
+                Some((response, upgrade)) => Some(End::Upgraded(response, upgrade)),
+                None if stopping && self.shared.is_over() => Some(End::Closed),
+                None => None,
+            },
             Poll::Ready(Ok(())) if self.shared.wire.borrow().has_unread() => Some(End::Answered),
             Poll::Ready(_) => Some(End::Closed),
         }
@@ -192,7 +183,11 @@ where
 
     fn make_hyper(&self) -> Hyper<S> {
         let limits = &self.front.config().limits;
-        let service = Answering { handler: self.front.handler.clone(), shared: self.shared.clone() };
+        let service = Answering {
+            handler: self.front.handler.clone(),
+            connections: self.front.connections.clone(),
+            shared: self.shared.clone(),
+        };
         Box::pin(
             http1::Builder::new()
                 .header_read_timeout(None)

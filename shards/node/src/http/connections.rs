@@ -59,8 +59,11 @@ pub struct Connections(Rc<Set>);
 
 #[derive(Debug, Default)]
 struct Set {
+    refusing: Cell<bool>,
     stopping: Cell<bool>,
     open: Cell<usize>,
+    /// Requests whose answer has not begun.
+    unanswered: Cell<usize>,
     /// One place per connection and per waiter; `None` where it has not been polled yet.
     wakers: RefCell<Vec<Option<Waker>>>,
     free: RefCell<Vec<usize>>,
@@ -72,10 +75,17 @@ impl Connections {
         self.0.open.get()
     }
 
-    /// Asks every connection to end: idle ones at once, the others after the request in flight.
+    /// Takes no more in from listeners; [`Front::accept`](super::Front::accept) ends.
+    pub fn refuse(&self) {
+        self.0.refusing.set(true);
+        self.wake_all();
+    }
+
+    /// As [`Connections::refuse`], and asks every connection to end: idle ones at once, the others after the request
+    /// in flight.
     pub fn stop(&self) {
         self.0.stopping.set(true);
-        self.wake_all();
+        self.refuse();
     }
 
     /// Whether [`Connections::stop`] was called.
@@ -83,10 +93,16 @@ impl Connections {
         self.0.stopping.get()
     }
 
-    /// Ends when [`Connections::stop`] was called.
-    pub async fn stopping(&self) {
+    /// Ends when [`Connections::refuse`] was called.
+    pub async fn refusing(&self) {
         let mut place = Place::new(self);
-        poll_fn(|cx| if self.is_stopping() { Poll::Ready(()) } else { place.wait(cx) }).await;
+        poll_fn(|cx| if self.0.refusing.get() { Poll::Ready(()) } else { place.wait(cx) }).await;
+    }
+
+    /// Ends when no request waits for its answer to begin.
+    pub async fn answered(&self) {
+        let mut place = Place::new(self);
+        poll_fn(|cx| if self.0.unanswered.get() == 0 { Poll::Ready(()) } else { place.wait(cx) }).await;
     }
 
     /// Ends when no connection is open.
@@ -99,6 +115,12 @@ impl Connections {
     pub(super) fn enter(&self) -> Member {
         self.0.open.set(self.0.open.get() + 1);
         Member { place: Place::new(self) }
+    }
+
+    /// Counts a request until the guard is dropped.
+    pub(super) fn ask(&self) -> Unanswered {
+        self.0.unanswered.set(self.0.unanswered.get() + 1);
+        Unanswered(self.clone())
     }
 
     fn wake_all(&self) {
@@ -128,6 +150,20 @@ impl Drop for Member {
         let set = &self.place.set;
         set.0.open.set(set.0.open.get() - 1);
         if set.is_stopping() && set.open() == 0 {
+            set.wake_all();
+        }
+    }
+}
+
+/// A request without an answer.
+#[derive(Debug)]
+pub(super) struct Unanswered(Connections);
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        let set = &self.0;
+        set.0.unanswered.set(set.0.unanswered.get() - 1);
+        if set.is_stopping() && set.0.unanswered.get() == 0 {
             set.wake_all();
         }
     }
@@ -184,18 +220,25 @@ mod tests {
     }
 
     #[test]
-    fn stopping_is_seen_by_members_and_drained_waits_for_the_last() {
+    fn listeners_end_first_members_see_a_stop_and_drained_waits_for_the_last() {
         let connections = Connections::default();
         let mut cx = Context::from_waker(Waker::noop());
         let (mut one, two) = (connections.enter(), connections.enter());
         assert!(!one.is_stopping(&mut cx));
         let mut drained = std::pin::pin!(connections.drained());
-        let mut stopping = std::pin::pin!(connections.stopping());
+        let mut refusing = std::pin::pin!(connections.refusing());
         assert!(drained.as_mut().poll(&mut cx).is_pending());
-        assert!(stopping.as_mut().poll(&mut cx).is_pending());
+        assert!(refusing.as_mut().poll(&mut cx).is_pending());
+        connections.refuse();
+        assert!(refusing.as_mut().poll(&mut cx).is_ready());
+        assert!(!one.is_stopping(&mut cx));
+        let request = connections.ask();
+        let mut answered = std::pin::pin!(connections.answered());
         connections.stop();
         assert!(one.is_stopping(&mut cx));
-        assert!(stopping.as_mut().poll(&mut cx).is_ready());
+        assert!(answered.as_mut().poll(&mut cx).is_pending());
+        drop(request);
+        assert!(answered.as_mut().poll(&mut cx).is_ready());
         drop(one);
         assert!(drained.as_mut().poll(&mut cx).is_pending());
         drop(two);

@@ -5,6 +5,7 @@ use super::{
     Admission, Connections, Handover, Limits, RequestBody, ResponseBody, Stats, Ticket, Violation,
     answer::plain,
     connection,
+    connections::Member,
     linger::answer_and_close,
     moves::{Budget, MOVES_PER_SECOND},
     wire::{Rules, Wire},
@@ -195,23 +196,22 @@ where
     S: Fn(Request<RequestBody>) -> F + 'static,
     F: Future<Output = Response<ResponseBody>> + 'static,
 {
-    /// Accepts connections until [`Connections::stop`], each served by a task of its own. `send` takes a
+    /// Accepts connections until [`Connections::refuse`], each served by a task of its own. `send` takes a
     /// connection to another shard, which gives it to its own front with [`Front::spawn`]; what it returns is
     /// served here.
     pub async fn accept<M>(self: Rc<Self>, listener: std::net::TcpListener, send: M)
     where
         M: Fn(Handover) -> Result<(), Handover> + Clone + 'static,
     {
-        let listening = Listening::from(listener);
-        while let Some(stream) = self.next(&listening).await {
-            match self.admission.admit() {
-                Some(ticket) => {
-                    self.stats.count_accepted(1);
-                    self.clone().spawn(Inbound::accepted(stream, ticket), send.clone());
-                }
-                None => self.clone().turn_away(stream),
+        let front = &self;
+        let take = |stream| match front.admission.admit() {
+            Some(ticket) => {
+                front.stats.count_accepted(1);
+                front.clone().spawn(Inbound::accepted(stream, ticket), send.clone());
             }
-        }
+            None => front.clone().turn_away(stream),
+        };
+        self.take_in(listener, take).await;
     }
 
     /// As [`Front::accept`], for connections of other nodes, each of which shows its certificate first.
@@ -220,47 +220,52 @@ where
         M: Fn(Handover) -> Result<(), Handover> + Clone + 'static,
     {
         let NodesListener { listener, identity, watch, admission } = nodes;
-        let listening = Listening::from(listener);
-        while let Some(stream) = self.next(&listening).await {
+        let take = |stream: TcpStream| {
             let Some(ticket) = admission.admit() else {
                 // What is not TLS says nothing to a node: it sees the connection end.
                 self.stats.count_over_limit(1);
-                continue;
+                return;
             };
             self.stats.count_accepted(1);
             let _ = stream.set_nodelay(true);
             let (front, identity, watch) = (self.clone(), identity.clone(), watch.clone());
-            let send = send.clone();
+            let (send, member) = (send.clone(), self.connections.enter());
             glommio::spawn_local(async move {
                 // Boxed, so that what a handshake needs is gone after it.
                 let arrived = Box::pin(tls::accept(&identity, &watch, stream, &front.sleeper)).await;
                 if let Some(stream) = arrived {
                     front.spawn(Inbound::of(Stream::Tls(Box::new(stream)), ticket), send);
                 }
+                drop(member);
             })
             .detach();
-        }
+        };
+        self.take_in(listener, take).await;
     }
 
-    /// The next connection; `None` once there are to be no more. Those the kernel has made by then are taken in: their
-    /// first request may be written already.
-    async fn next(&self, listening: &Listening) -> Option<TcpStream> {
-        let listener = &listening.listener;
+    /// Gives each connection to `take` until there are to be no more. Those the kernel has made by then are taken in:
+    /// their first request may be written already.
+    async fn take_in(&self, listener: std::net::TcpListener, take: impl Fn(TcpStream)) {
+        let listening = Listening::from(listener);
         loop {
-            let accepted = match select(pin!(listener.accept()), pin!(self.connections.stopping())).await {
-                Either::Left((accepted, _)) => Some(accepted),
-                Either::Right(_) => listener.accept().now_or_never(),
-            };
-            match accepted {
-                Some(Ok(stream)) => return Some(stream),
-                Some(Err(error)) => {
+            let mut accept = pin!(listening.listener.accept());
+            match select(accept.as_mut(), pin!(self.connections.refusing())).await {
+                Either::Left((Ok(stream), _)) => take(stream),
+                Either::Left((Err(error), _)) => {
                     self.stats.count_accept_error(1);
                     tracing::warn!(%error, "a connection could not be accepted");
                     self.sleeper.sleep(ACCEPT_PAUSE).await;
                 }
-                None => {
+                Either::Right((_, in_ring)) => {
+                    while let Some(Ok(stream)) = listening.listener.accept().now_or_never() {
+                        take(stream);
+                    }
                     listening.refuse_more();
-                    return None;
+                    // The ring may have taken one, which nobody else has; if not, the listener's end ends this.
+                    if let Ok(stream) = in_ring.await {
+                        take(stream);
+                    }
+                    return;
                 }
             }
         }
@@ -272,11 +277,13 @@ where
         M: Fn(Handover) -> Result<(), Handover> + 'static,
     {
         let stats = self.stats.clone();
+        // From here on and not from its first turn: a stop waits for it.
+        let member = self.connections.enter();
         let task = async move {
-            let mut next = Some(inbound);
-            while let Some(inbound) = next.take() {
-                if let Some(handover) = self.serve(inbound).await {
-                    next = send(handover).err().map(Inbound::from);
+            let mut next = Some((inbound, member));
+            while let Some((inbound, member)) = next.take() {
+                if let Some(handover) = self.serve(inbound, member).await {
+                    next = send(handover).err().map(|back| (back.into(), self.connections.enter()));
                 }
             }
         };
@@ -291,14 +298,14 @@ where
     }
 
     /// Serves a connection until it ends, or until it belongs to another shard: then it is returned.
-    pub async fn serve(self: &Rc<Self>, inbound: Inbound) -> Option<Handover> {
+    async fn serve(self: &Rc<Self>, inbound: Inbound, member: Member) -> Option<Handover> {
         let Inbound { socket, bytes, ticket, fresh } = inbound;
         let stream = match socket {
             Socket::Here(stream) => stream,
             Socket::Moved(fd, session) => self.arrived(fd, session)?,
         };
         let wire = Wire::new(stream, &bytes, fresh, self.rules.clone());
-        connection::serve(self, wire, ticket).await
+        connection::serve(self, wire, ticket, member).await
     }
 
     /// A connection from another shard; `None` when its other side is not trusted any more.

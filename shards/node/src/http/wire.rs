@@ -49,11 +49,18 @@ pub(super) struct Shared {
     pub(super) violation: Cell<Option<Violation>>,
     /// The answer that takes the connection over.
     pub(super) upgrade: Cell<Option<(Response<()>, Upgrade)>>,
-    /// A request may be under way although no byte of it has come: the other side is a node, or the connection came
-    /// when the stop had begun.
+    /// A request may be under way although no byte of it has come: the other side is a node, or this would be the
+    /// connection's first.
     pub(super) lingers: Cell<bool>,
     /// The next answer is the last, and says so.
     pub(super) closing: Cell<bool>,
+}
+
+impl Shared {
+    /// Whether a node that stops has nothing to wait for on this connection.
+    pub(super) fn is_over(&self) -> bool {
+        !self.lingers.get() && self.wire.borrow().is_idle()
+    }
 }
 
 /// Why the connection must leave the ordinary course.

@@ -1,26 +1,38 @@
 //! What each shard of a node is given when it starts, and its life from there to its end.
 
 use std::{
+    convert::Infallible,
     net::TcpListener,
     rc::Rc,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
+use futures::future::join_all;
+use glommio::task::JoinHandle;
 use wasmkeep_protocol::{ActorClass, ActorId};
 
 use super::NodeError;
 use crate::{
     alarm::{self, Found, ShardAlarms},
     config::Config,
-    http::{self, Admission, Front, Handover, Inbound, NodesListener, Stats},
-    runtime::{Endpoint, ShardContext, mesh},
+    http::{self, Admission, Connections, Front, Handover, Inbound, NodesListener, Stats},
+    runtime::{Endpoint, ShardContext, Sleeper, mesh},
     shard::{Message, Shard},
     state::NodeState,
 };
 
 /// Alarms found in databases that wait for their shard to take them.
 const FOUND_MAX: usize = 64;
+
+/// How long the actors go on as usual for requests that have come. What takes longer has its event by then, as a rule.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+
+/// How long connections may stay open once the actors are closed.
+const DRAIN_WITHIN: Duration = Duration::from_secs(1);
+
+/// How much longer than this shard the others may take to close their actors.
+const OTHERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a shard is told from outside its mesh.
 pub(super) enum Control {
@@ -74,6 +86,33 @@ struct Seat {
     admission: Admission,
     nodes_admitted: Admission,
     report: flume::Sender<(usize, Arc<Stats>)>,
+    /// No shard takes in connections any more, and the requests that have come are with their actors.
+    quiet: Meeting,
+    /// The actors of all shards are closed: until then another may send a connection or an event here.
+    closed: Meeting,
+}
+
+/// A point of the stop that no shard passes before the others have come to it.
+#[derive(Clone)]
+struct Meeting {
+    /// To be dropped by a shard that comes.
+    ours: flume::Sender<Infallible>,
+    /// Ends when all have.
+    all: flume::Receiver<Infallible>,
+}
+
+impl Meeting {
+    fn new() -> Self {
+        let (ours, all) = flume::bounded(0);
+        Self { ours, all }
+    }
+
+    /// Waits for the others, but not for one that failed.
+    async fn meet(self, sleeper: &Sleeper, within: Duration) {
+        drop(self.ours);
+        // Nothing is ever sent: the end of the last sender is the answer.
+        let _ = sleeper.timeout(within, self.all.recv_async()).await;
+    }
 }
 
 /// A seat is taken once, by the shard of its place.
@@ -99,6 +138,7 @@ pub(super) fn seats(
     report: &flume::Sender<(usize, Arc<Stats>)>,
 ) -> Vec<Place> {
     let endpoints = mesh(state.shards, mesh::INBOX_MESSAGES);
+    let (quiet, closed) = (Meeting::new(), Meeting::new());
     let Doors { clients, clients_admitted, nodes, nodes_admitted } = doors;
     let nodes = nodes.map_or_else(
         || (0..state.shards).map(|_| None).collect(),
@@ -120,6 +160,8 @@ pub(super) fn seats(
                 admission: clients_admitted.clone(),
                 nodes_admitted: nodes_admitted.clone(),
                 report: report.clone(),
+                quiet: quiet.clone(),
+                closed: closed.clone(),
             };
             Place(Arc::new(std::sync::Mutex::new(Some(seat))))
         })
@@ -140,8 +182,8 @@ impl Place {
 impl Seat {
     /// A shard's whole life; says how many actors had to be cut.
     async fn run(self, context: ShardContext) -> usize {
-        let Self { alarms, endpoint, listener, nodes, control, state, admission, nodes_admitted, report } =
-            self;
+        let Self { alarms, endpoint, listener, nodes, control, state, .. } = self;
+        let Self { admission, nodes_admitted, report, quiet, closed, .. } = self;
         let sleeper = context.sleeper.clone();
         let shard = Shard::new(Arc::clone(&state), context.clone(), endpoint, alarms);
         let mut config = http::Config::new(context.index);
@@ -156,11 +198,11 @@ impl Seat {
         );
         let sending = Rc::clone(&shard);
         let send = move |handover: Handover| sending.hand_over(handover);
-        glommio::spawn_local(Rc::clone(&front).accept(listener, send.clone())).detach();
+        let mut doors = vec![glommio::spawn_local(Rc::clone(&front).accept(listener, send.clone())).detach()];
         if let (Some(listener), Some((identity, watch))) = (nodes, shard.tls()) {
             front.keep_nodes(watch.clone());
             let nodes = NodesListener { listener, identity, watch, admission: nodes_admitted };
-            glommio::spawn_local(Rc::clone(&front).accept_nodes(nodes, send.clone())).detach();
+            doors.push(glommio::spawn_local(Rc::clone(&front).accept_nodes(nodes, send.clone())).detach());
         }
         let (receiving, receiver) = (Rc::clone(&shard), Rc::clone(&front));
         glommio::spawn_local(async move {
@@ -210,9 +252,38 @@ impl Seat {
             }
         })
         .detach();
-        front.connections().stop();
-        let cut = shard.stop(grace).await;
-        let _ = sleeper.timeout(Duration::from_secs(1), front.connections().drained()).await;
+        let end = End { quiet, closed, grace };
+        end.come(&shard, front.connections(), doors, &sleeper).await
+    }
+}
+
+/// How a shard stops.
+struct End {
+    quiet: Meeting,
+    closed: Meeting,
+    /// For events in flight.
+    grace: Duration,
+}
+
+impl End {
+    /// Ends listeners, connections and actors, in this order; says how many actors had to be cut.
+    async fn come(
+        self,
+        shard: &Shard,
+        connections: &Connections,
+        doors: Vec<JoinHandle<()>>,
+        sleeper: &Sleeper,
+    ) -> usize {
+        // Whose connection ends finds the doors shut, and what came in before that is served.
+        connections.refuse();
+        let _ = sleeper.timeout(DRAIN_WITHIN, join_all(doors)).await;
+        connections.stop();
+        // Those whose actors are not found yet would find them stopped.
+        let _ = sleeper.timeout(ANSWERS_WITHIN, connections.answered()).await;
+        self.quiet.meet(sleeper, DRAIN_WITHIN).await;
+        let cut = shard.stop(self.grace).await;
+        self.closed.meet(sleeper, self.grace + OTHERS_WITHIN).await;
+        let _ = sleeper.timeout(DRAIN_WITHIN, connections.drained()).await;
         cut
     }
 }

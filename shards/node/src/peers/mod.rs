@@ -53,12 +53,13 @@ struct Connection {
 impl Connection {
     /// What became of a request that got no answer on it. `came_back`: nothing of it was written.
     fn trouble(&self, came_back: bool, is_fresh: bool, place: &Place) -> Trouble {
-        if self.refused.get() || (came_back && is_fresh && place.is_encrypted()) {
-            Trouble::Untrusted
-        } else if came_back && !is_fresh {
-            Trouble::ClosedUnused
-        } else {
-            Trouble::Lost
+        match (came_back, is_fresh) {
+            _ if self.refused.get() => Trouble::Untrusted,
+            (true, true) if place.is_encrypted() => Trouble::Untrusted,
+            // Ended by a listener that nobody accepted it from.
+            (true, true) => Trouble::NotOpened,
+            (true, false) => Trouble::ClosedUnused,
+            (false, _) => Trouble::Lost,
         }
     }
 }
