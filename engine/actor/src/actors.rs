@@ -31,6 +31,12 @@ use crate::{
 const LOCKED_PAUSE: Duration = Duration::from_millis(20);
 const LOCKED_TRIES_MAX: u32 = 25;
 
+/// Actors that still close while others have their places. With more of them a newcomer waits before it opens: else
+/// openings outrun closings until none is left that could make room.
+const LEAVING_MAX: usize = 16;
+const LEAVING_PAUSE: Duration = Duration::from_millis(1);
+const LEAVING_TRIES_MAX: u32 = 1000;
+
 type EventOf<W> = <<W as World>::Guest as Guest>::Event;
 
 /// The actors of one shard.
@@ -301,9 +307,21 @@ impl<W: World> Actors<W> {
         if std::mem::replace(&mut body.gave_place, false) {
             self.find_place()?;
         }
+        self.let_others_leave().await;
         actor.lost.set(false);
         body.database = Some(Rc::new(self.world.open(&actor.id).await?));
         Ok(())
+    }
+
+    /// Waits while too many residents are over the cap, for a second at most: one that does not end is not waited for.
+    async fn let_others_leave(&self) {
+        let cap = self.limits.resident_max.max(1) + LEAVING_MAX;
+        for _ in 0..LEAVING_TRIES_MAX {
+            if self.roster.borrow().resident_count() <= cap {
+                return;
+            }
+            self.world.sleep(LEAVING_PAUSE).await;
+        }
     }
 
     /// A place for an actor that an event reached while it closed: another may have been let in for it. Without
