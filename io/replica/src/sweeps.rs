@@ -102,17 +102,9 @@ impl<B: Bucket, S: Surroundings, L: Looks> Sweeps<B, S, L> {
         let (from, until_ms) = (rest.take(), Sweep::horizon_ms(now_ms));
         let is_first = from.is_none();
         let listed = overdue(&self.bucket, &self.surroundings, &self.tenant, from, until_ms).await?;
-        if is_first {
-            sweep.begin();
-        }
-        let keeping = Keeping { me: &self.me, view, timing: &self.timing, now: self.moment(), now_ms };
-        for entry in listed.entries {
-            sweep.listed(keeping, entry);
-        }
         *rest = listed.rest;
-        if rest.is_none() {
-            sweep.ended();
-        }
+        let keeping = Keeping { me: &self.me, view, timing: &self.timing, now: self.moment(), now_ms };
+        sweep.take(keeping, is_first, listed.entries, rest.is_none());
         Ok(())
     }
 

@@ -85,8 +85,28 @@ impl Sweep {
         now_ms.saturating_add(millis(ALARM_SWEEP_EVERY))
     }
 
+    /// One listing's worth of entries that are due, which began with the first of all or went on behind the one before.
+    /// `is_last`: none comes behind them.
+    pub fn take(
+        &mut self,
+        keeping: Keeping<'_>,
+        is_first: bool,
+        entries: impl IntoIterator<Item = Listed>,
+        is_last: bool,
+    ) {
+        if is_first {
+            self.begin();
+        }
+        for listed in entries {
+            self.listed(keeping, listed);
+        }
+        if is_last {
+            self.ended();
+        }
+    }
+
     /// A listing from the first entry on begins.
-    pub fn begin(&mut self) {
+    fn begin(&mut self) {
         self.queue.clear();
         for refused in self.refused.values_mut() {
             refused.seen = false;
@@ -94,7 +114,7 @@ impl Sweep {
     }
 
     /// An entry that was listed.
-    pub fn listed(&mut self, keeping: Keeping<'_>, listed: Listed) {
+    fn listed(&mut self, keeping: Keeping<'_>, listed: Listed) {
         if let Some(refused) = self.refused.get_mut(&listed.whose) {
             refused.seen = true;
             if refused.until > keeping.now {
@@ -108,7 +128,7 @@ impl Sweep {
     }
 
     /// The listing that began with the first entry ended with the last that is due.
-    pub fn ended(&mut self) {
+    fn ended(&mut self) {
         self.refused.retain(|_, refused| refused.seen);
     }
 

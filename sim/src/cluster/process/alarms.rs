@@ -128,10 +128,8 @@ impl Process {
     pub(super) fn overdue(&mut self, now: Now, is_first: bool, overdue: Option<(Vec<Listed>, Option<Key>)>) {
         self.sweeps.listing = false;
         let Some((entries, next)) = overdue else { return };
-        let Sweeps { sweep, rest, .. } = &mut self.sweeps;
-        if is_first {
-            sweep.begin();
-        }
+        let is_last = next.is_none();
+        self.sweeps.rest = next;
         let view = self.watch.view();
         let keeping = Keeping {
             me: &self.identity.node,
@@ -140,13 +138,7 @@ impl Process {
             now: now.moment,
             now_ms: now.wall_ms,
         };
-        for listed in entries {
-            sweep.listed(keeping, listed);
-        }
-        *rest = next;
-        if rest.is_none() {
-            sweep.ended();
-        }
+        self.sweeps.sweep.take(keeping, is_first, entries, is_last);
     }
 
     fn look(&mut self, now: Now, due: Due) {
