@@ -33,6 +33,8 @@ pub struct View {
     grace: Duration,
     /// There was a listing. Before it, nobody is known to be absent.
     listed: bool,
+    /// Those of the peers that say so, since this is asked for every request that goes to another node.
+    stopping: Vec<NodeId>,
 }
 
 /// What a view says about a node.
@@ -60,7 +62,11 @@ impl View {
     /// The view of a listing.
     #[must_use]
     pub fn new(timing: &Timing, peers: BTreeMap<NodeId, Peer>) -> Self {
-        Self { peers, in_view: timing.in_view(), grace: timing.grace, listed: true }
+        let says_so = |peer: &Peer| {
+            peer.record.as_ref().is_ok_and(|record| record.is_live() && record.presence.stopping)
+        };
+        let stopping = peers.iter().filter(|(_, peer)| says_so(peer)).map(|(node, _)| node.clone()).collect();
+        Self { peers, in_view: timing.in_view(), grace: timing.grace, listed: true, stopping }
     }
 
     /// A node's heartbeat.
@@ -96,6 +102,11 @@ impl View {
         } else {
             Standing::Silent
         }
+    }
+
+    /// The nodes that renew their leases only until their actors are given up.
+    pub fn stopping(&self) -> impl Iterator<Item = &NodeId> {
+        self.stopping.iter()
     }
 
     /// The nodes live at `now`, in the order of their ids.

@@ -1,4 +1,4 @@
-//! Nodes in view to which a connection could not be opened (R-WAIT-4).
+//! Nodes in view to which a connection could not be opened, or can be no more (R-WAIT-4).
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -30,8 +30,12 @@ impl Suspects {
     }
 
     /// There is a new view: a lease write that is surely later than the failure proves its node alive. `skew` is
-    /// what the date of a write may be wrong by, once for each of the two clocks.
+    /// what the date of a write may be wrong by, once for each of the two clocks. A node that stops renews its lease as
+    /// well, and proves nothing by it: what it gives up is to be had, so it is suspected whether somebody failed or not.
     pub fn look(&mut self, view: &View, skew: Duration, now: Moment) {
+        for node in view.stopping() {
+            self.0.insert(node.clone(), Suspicion::Since(now));
+        }
         self.0.retain(|node, suspicion| {
             let Some(peer) = view.peer(node) else { return false };
             match *suspicion {

@@ -245,7 +245,12 @@ impl Keeper {
         match self.phase {
             // It never held anything. Should its first write still land, nobody renews it.
             Phase::Starting(_) => self.exit(Exit::Stopped { released: false }, effects),
-            Phase::Running => self.phase = Phase::Stopping(Stop::at(now)),
+            Phase::Running => {
+                self.phase = Phase::Stopping(Stop::at(now));
+                self.presence = Arc::new(Presence { stopping: true, ..Presence::clone(&self.presence) });
+                // Said now and not at the next heartbeat, which others would take for a sign of life.
+                self.due = self.due.min(now);
+            }
             Phase::Stopping(_) | Phase::Ended => {}
         }
     }
@@ -281,7 +286,8 @@ impl Keeper {
         if matches!(self.phase, Phase::Starting(_)) {
             self.phase = Phase::Running;
         }
-        self.due = self.landed.filter(|_| !self.given_up).map_or(now, |sent| sent.began + self.timing.period);
+        let renewed = self.landed.filter(|_| !self.given_up && self.has_said_that_it_stops());
+        self.due = renewed.map_or(now, |sent| sent.began + self.timing.period);
     }
 
     fn read(&mut self, now: Now, found: Found<NodeRecord>, effects: &mut Vec<Effect>) {

@@ -62,6 +62,13 @@ pub struct Presence {
     pub version: String,
     /// The app it serves, as `TENANT/APP`.
     pub app: Option<String>,
+    /// It renews its lease only until its actors are given up, and takes no connection any more.
+    #[serde(skip_serializing_if = "is_false")]
+    pub stopping: bool,
+}
+
+fn is_false(said: &bool) -> bool {
+    !said
 }
 
 impl NodeRecord {

@@ -125,14 +125,14 @@ fn any_node_record() -> impl Strategy<Value = NodeRecord> {
             by: by.map(|by| by.parse().unwrap()),
         }),
     ];
-    let presence = (any::<String>(), proptest::option::of(any::<String>()), any::<String>()).prop_map(
-        |(advertise, fingerprint, version)| Presence {
+    let presence = (any::<String>(), proptest::option::of(any::<String>()), any::<String>(), any::<bool>())
+        .prop_map(|(advertise, fingerprint, version, stopping)| Presence {
             advertise,
             fingerprint,
             version,
+            stopping,
             ..Presence::default()
-        },
-    );
+        });
     let shape = (0..16).prop_map(|changes| (0..changes).fold(Shape::NONE, |shape, _| shape.next()));
     (any::<(u128, u64, u128, u64)>(), 1..3_600_000_u64, state, shape, presence).prop_map(
         |((process, sequence, nonce, written_at_ms), ttl, state, shape, presence)| NodeRecord {

@@ -40,6 +40,7 @@ fn presence(version: &str) -> Presence {
         fingerprint: Some("ab".repeat(32)),
         version: version.into(),
         app: Some("acme/shop".into()),
+        stopping: false,
     }
 }
 

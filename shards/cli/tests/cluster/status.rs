@@ -29,7 +29,9 @@ fn the_table_shows_each_node_and_the_summary_counts_them() {
     let bucket = Bucket::new();
     put(&bucket, "a", &heartbeat(0));
     put(&bucket, "b", &plain(heartbeat(0)));
-    put(&bucket, "c", &heartbeat(14 * 60_000 + 30_000));
+    let mut stopping = heartbeat(14 * 60_000 + 30_000);
+    stopping.presence = Arc::new(Presence { stopping: true, ..Presence::clone(&stopping.presence) });
+    put(&bucket, "c", &stopping);
     put(
         &bucket,
         "d",
@@ -47,7 +49,7 @@ fn the_table_shows_each_node_and_the_summary_counts_them() {
     for (line, node, live, state, cluster, tls) in [
         (lines[3], "a", "yes", "serving", "https://a:7443", "pinned"),
         (lines[4], "b", "yes", "serving", "-", "plain"),
-        (lines[5], "c", "no", "serving", "https://a:7443", "pinned"),
+        (lines[5], "c", "no", "stopping", "https://a:7443", "pinned"),
         (lines[6], "d", "no (fenced)", "-", "https://a:7443", "pinned"),
         (lines[7], "e", "no (released)", "-", "https://a:7443", "pinned"),
     ] {

@@ -116,7 +116,7 @@ impl Puppet {
             cluster_advertise: Some(format!("https://{listener}")),
             fingerprint: Some(Fingerprint::of(&keys.certificate).to_string()),
             version: "0.1.0".into(),
-            app: None,
+            ..Presence::default()
         };
         let record = NodeRecord {
             process,

@@ -89,12 +89,22 @@ fn refusal(violation: Violation) -> Response<ResponseBody> {
     response
 }
 
+/// The answer to whatever may be on its way on a connection that a node which stops has read nothing of.
+pub(super) fn elsewhere() -> Vec<u8> {
+    let gone = Violation::new(503, "the node is stopping; retry");
+    written(gone, &format!("{}: 1\r\n", headers::ELSEWHERE))
+}
+
 /// An answer written without hyper, when no request reached it.
 pub(super) fn plain(violation: Violation) -> Vec<u8> {
+    written(violation, "")
+}
+
+fn written(violation: Violation, more: &str) -> Vec<u8> {
     let status = StatusCode::from_u16(violation.status).unwrap_or(StatusCode::BAD_REQUEST);
     let retry = if status == StatusCode::SERVICE_UNAVAILABLE { "retry-after: 1\r\n" } else { "" };
     format!(
-        "HTTP/1.1 {} {}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n{retry}date: {}\r\n\r\n{}\n",
+        "HTTP/1.1 {} {}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n{retry}{more}date: {}\r\n\r\n{}\n",
         status.as_u16(),
         status.canonical_reason().unwrap_or_default(),
         violation.reason.len() + 1,

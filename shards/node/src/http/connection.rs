@@ -5,9 +5,9 @@
 
 use super::{
     Front, Handover, Violation,
-    answer::{Answering, plain},
+    answer::{Answering, elsewhere, plain},
     body::{RequestBody, ResponseBody},
-    connections::{Member, Ticket},
+    connections::{Member, Parting, Stage, Ticket},
     io::Io,
     linger::answer_and_close,
     upgrade::{self, Upgrade, Upgraded},
@@ -29,6 +29,8 @@ use std::{
 enum End {
     /// Nothing more to say.
     Closed,
+    /// The node stops: a request that may be on its way is told that nothing became of it.
+    Left,
     /// An answer was given and the client may still be sending.
     Answered,
     /// This is the answer.
@@ -37,6 +39,17 @@ enum End {
     Moved(usize),
     /// It leaves HTTP with this answer.
     Upgraded(Response<()>, Upgrade),
+}
+
+impl Shared {
+    /// The end of a connection that has nothing under way, when it has come.
+    fn parts(&self, stage: Stage) -> Option<End> {
+        let parting = stage.parts(self.lingers.get()).filter(|_| self.wire.borrow().is_idle())?;
+        Some(match parting {
+            Parting::Silent => End::Closed,
+            Parting::Spoken => End::Left,
+        })
+    }
 }
 
 type Hyper<S> = Pin<Box<http1::Connection<Io, Answering<S>>>>;
@@ -92,6 +105,10 @@ async fn finish<S>(
 ) -> Option<Handover> {
     match end {
         End::Closed => None,
+        End::Left => {
+            answer_and_close(wire.stream, &elsewhere(), &front.sleeper).await;
+            None
+        }
         End::Answered => {
             answer_and_close(wire.stream, &[], &front.sleeper).await;
             None
@@ -122,10 +139,10 @@ where
     F: Future<Output = Response<ResponseBody>> + 'static,
 {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        let stopping = self.member.is_stopping(cx);
+        let stage = self.member.stage(cx);
         loop {
             self.shared.wire.borrow_mut().begin_round();
-            if let Some(end) = self.advance(cx, stopping) {
+            if let Some(end) = self.advance(cx, stage) {
                 return Poll::Ready(end);
             }
             let mut wire = self.shared.wire.borrow_mut();
@@ -150,31 +167,31 @@ where
     }
 
     /// One round of reading, handling and writing.
-    fn advance(&mut self, cx: &mut Context<'_>, stopping: bool) -> Option<End> {
-        if stopping && self.shared.is_over() {
-            return Some(End::Closed);
-        }
+    fn advance(&mut self, cx: &mut Context<'_>, stage: Stage) -> Option<End> {
         let Some(hyper) = &mut self.hyper else {
             let mut wire = self.shared.wire.borrow_mut();
             return match wire.poll_head(cx) {
-                Poll::Pending => None,
+                // What has come by now is served.
+                Poll::Pending => {
+                    drop(wire);
+                    self.shared.parts(stage)
+                }
                 Poll::Ready(Err(_)) => Some(End::Closed),
                 Poll::Ready(Ok(())) if wire.outcome.is_some() => None,
                 Poll::Ready(Ok(())) if wire.is_eof() && !wire.has_passed() => Some(End::Closed),
                 Poll::Ready(Ok(())) => {
                     drop(wire);
                     self.hyper = Some(self.make_hyper());
-                    self.advance(cx, stopping)
+                    self.advance(cx, stage)
                 }
             };
         };
         // hyper's own way to end forgets a request of which it has seen nothing yet.
-        self.shared.closing.set(stopping);
+        self.shared.closing.set(stage >= Stage::Stopping);
         match hyper.as_mut().poll(cx) {
             Poll::Pending => match self.shared.upgrade.take() {
                 Some((response, upgrade)) => Some(End::Upgraded(response, upgrade)),
-                None if stopping && self.shared.is_over() => Some(End::Closed),
-                None => None,
+                None => self.shared.parts(stage),
             },
             Poll::Ready(Ok(())) if self.shared.wire.borrow().has_unread() => Some(End::Answered),
             Poll::Ready(_) => Some(End::Closed),

@@ -57,10 +57,43 @@ impl Drop for Ticket {
 #[derive(Debug, Clone, Default)]
 pub struct Connections(Rc<Set>);
 
+/// How far the end of a shard's connections has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Default)]
+pub(super) enum Stage {
+    #[default]
+    Open,
+    /// Listeners take in no more.
+    Refusing,
+    /// Each ends with its next answer, and at once if no request can be on its way.
+    Stopping,
+    /// Nothing is served any more: each ends.
+    Leaving,
+}
+
+/// How a connection ends on which no request is under way and no byte of one has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parting {
+    /// Without a word: who uses it finds it closed between two requests, as at any time.
+    Silent,
+    /// With an answer to the request that may just be on its way: that nothing became of it.
+    Spoken,
+}
+
+impl Stage {
+    /// Whether and how a connection ends now that is idle in this way. `lingers`: a request may be on its way.
+    pub(super) fn parts(self, lingers: bool) -> Option<Parting> {
+        match self {
+            Self::Open | Self::Refusing => None,
+            Self::Stopping | Self::Leaving if !lingers => Some(Parting::Silent),
+            Self::Stopping => None,
+            Self::Leaving => Some(Parting::Spoken),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Set {
-    refusing: Cell<bool>,
-    stopping: Cell<bool>,
+    stage: Cell<Stage>,
     open: Cell<usize>,
     /// Requests whose answer has not begun.
     unanswered: Cell<usize>,
@@ -77,26 +110,37 @@ impl Connections {
 
     /// Takes no more in from listeners; [`Front::accept`](super::Front::accept) ends.
     pub fn refuse(&self) {
-        self.0.refusing.set(true);
-        self.wake_all();
+        self.come_to(Stage::Refusing);
     }
 
     /// As [`Connections::refuse`], and asks every connection to end: idle ones at once, the others after the request
-    /// in flight.
+    /// in flight. Those of other nodes, and those that have carried no request yet, stay: one that is on its way would
+    /// be lost, and could not be sent again.
     pub fn stop(&self) {
-        self.0.stopping.set(true);
-        self.refuse();
+        self.come_to(Stage::Stopping);
+    }
+
+    /// As [`Connections::stop`], and nothing is served any more: those that stayed are told so, as an answer to what
+    /// may be on its way.
+    pub fn leave(&self) {
+        self.come_to(Stage::Leaving);
     }
 
     /// Whether [`Connections::stop`] was called.
     pub fn is_stopping(&self) -> bool {
-        self.0.stopping.get()
+        self.0.stage.get() >= Stage::Stopping
+    }
+
+    fn come_to(&self, stage: Stage) {
+        self.0.stage.set(stage);
+        self.wake_all();
     }
 
     /// Ends when [`Connections::refuse`] was called.
     pub async fn refusing(&self) {
         let mut place = Place::new(self);
-        poll_fn(|cx| if self.0.refusing.get() { Poll::Ready(()) } else { place.wait(cx) }).await;
+        poll_fn(|cx| if self.0.stage.get() >= Stage::Refusing { Poll::Ready(()) } else { place.wait(cx) })
+            .await;
     }
 
     /// Ends when no request waits for its answer to begin.
@@ -136,12 +180,10 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Whether the connection must end; if not, `cx` is woken when it must.
-    pub(super) fn is_stopping(&mut self, cx: &mut Context<'_>) -> bool {
-        self.place.set.is_stopping() || {
-            let _ = self.place.wait(cx);
-            false
-        }
+    /// How far the end of the connections has come; `cx` is woken when it comes further.
+    pub(super) fn stage(&mut self, cx: &mut Context<'_>) -> Stage {
+        let _ = self.place.wait(cx);
+        self.place.set.0.stage.get()
     }
 }
 
@@ -219,26 +261,41 @@ mod tests {
         assert!(admission.admit().is_some());
     }
 
+    // R-LEASE-6
+    #[test]
+    fn who_may_have_a_request_on_its_way_is_kept_until_the_end_and_answered() {
+        for (stage, lingering, idle) in [
+            (Stage::Open, None, None),
+            (Stage::Refusing, None, None),
+            (Stage::Stopping, None, Some(Parting::Silent)),
+            (Stage::Leaving, Some(Parting::Spoken), Some(Parting::Silent)),
+        ] {
+            assert_eq!((stage.parts(true), stage.parts(false)), (lingering, idle), "{stage:?}");
+        }
+    }
+
     #[test]
     fn listeners_end_first_members_see_a_stop_and_drained_waits_for_the_last() {
         let connections = Connections::default();
         let mut cx = Context::from_waker(Waker::noop());
         let (mut one, two) = (connections.enter(), connections.enter());
-        assert!(!one.is_stopping(&mut cx));
+        assert_eq!(one.stage(&mut cx), Stage::Open);
         let mut drained = std::pin::pin!(connections.drained());
         let mut refusing = std::pin::pin!(connections.refusing());
         assert!(drained.as_mut().poll(&mut cx).is_pending());
         assert!(refusing.as_mut().poll(&mut cx).is_pending());
         connections.refuse();
         assert!(refusing.as_mut().poll(&mut cx).is_ready());
-        assert!(!one.is_stopping(&mut cx));
+        assert_eq!(one.stage(&mut cx), Stage::Refusing);
         let request = connections.ask();
         let mut answered = std::pin::pin!(connections.answered());
         connections.stop();
-        assert!(one.is_stopping(&mut cx));
+        assert_eq!(one.stage(&mut cx), Stage::Stopping);
         assert!(answered.as_mut().poll(&mut cx).is_pending());
         drop(request);
         assert!(answered.as_mut().poll(&mut cx).is_ready());
+        connections.leave();
+        assert_eq!(one.stage(&mut cx), Stage::Leaving);
         drop(one);
         assert!(drained.as_mut().poll(&mut cx).is_pending());
         drop(two);

@@ -56,13 +56,6 @@ pub(super) struct Shared {
     pub(super) closing: Cell<bool>,
 }
 
-impl Shared {
-    /// Whether a node that stops has nothing to wait for on this connection.
-    pub(super) fn is_over(&self) -> bool {
-        !self.lingers.get() && self.wire.borrow().is_idle()
-    }
-}
-
 /// Why the connection must leave the ordinary course.
 #[derive(Debug)]
 pub(super) enum Outcome {

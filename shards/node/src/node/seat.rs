@@ -28,8 +28,12 @@ const FOUND_MAX: usize = 64;
 /// How long the actors go on as usual for requests that have come. What takes longer has its event by then, as a rule.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long connections may stay open once the actors are closed.
-const DRAIN_WITHIN: Duration = Duration::from_secs(1);
+/// How long a shard waits for its listeners to end, and for the other shards to come as far.
+const QUIET_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long connections may stay open once the actors are closed: each has been told something by then, unless the
+/// machine is far behind.
+const DRAIN_WITHIN: Duration = Duration::from_secs(5);
 
 /// How much longer than this shard the others may take to close their actors.
 const OTHERS_WITHIN: Duration = Duration::from_secs(5);
@@ -276,13 +280,14 @@ impl End {
     ) -> usize {
         // Whose connection ends finds the doors shut, and what came in before that is served.
         connections.refuse();
-        let _ = sleeper.timeout(DRAIN_WITHIN, join_all(doors)).await;
+        let _ = sleeper.timeout(QUIET_WITHIN, join_all(doors)).await;
         connections.stop();
         // Those whose actors are not found yet would find them stopped.
         let _ = sleeper.timeout(ANSWERS_WITHIN, connections.answered()).await;
-        self.quiet.meet(sleeper, DRAIN_WITHIN).await;
+        self.quiet.meet(sleeper, QUIET_WITHIN).await;
         let cut = shard.stop(self.grace).await;
         self.closed.meet(sleeper, self.grace + OTHERS_WITHIN).await;
+        connections.leave();
         let _ = sleeper.timeout(DRAIN_WITHIN, connections.drained()).await;
         cut
     }

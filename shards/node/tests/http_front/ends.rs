@@ -174,6 +174,32 @@ fn a_stop_closes_idle_connections_and_answers_what_is_in_flight_or_about_to_come
     server.join();
 }
 
+// R-LEASE-6
+#[test]
+fn whoever_may_have_a_request_on_its_way_when_all_is_over_is_told_that_nothing_became_of_it() {
+    let mut server = Server::new(1);
+    let (mut fresh, mut idle, mut node) = (server.connect(), server.connect(), server.connect());
+    let from_node = "GET /b HTTP/1.1\r\nHost: h\r\nx-wasmkeep-forwarded: a\r\n\r\n";
+    assert_eq!(idle.get("/a").0, 200);
+    node.send(from_node);
+    assert_eq!(node.answer().0, 200);
+    until("all are open", || server.admission.open() == 3);
+    server.begin_leave();
+    assert_eq!(idle.rest(), "");
+    for client in [&mut fresh, &mut node] {
+        let answer = client.rest();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        for said in ["x-wasmkeep-elsewhere: 1\r\n", "retry-after: 1\r\n", "connection: close\r\n"] {
+            assert!(answer.contains(said), "{answer}");
+        }
+    }
+    // What is written now has its answer already.
+    node.send(from_node);
+    until("no connection is left", || server.admission.open() == 0);
+    assert_eq!(server.requests().len(), 2);
+    server.join();
+}
+
 #[test]
 fn a_stop_with_nothing_open_ends_at_once() {
     let server = Server::new(2);

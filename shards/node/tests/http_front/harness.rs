@@ -35,6 +35,7 @@ pub struct Server {
     pub stats: Vec<Arc<Stats>>,
     pub admission: Admission,
     stop: flume::Sender<()>,
+    leave: flume::Sender<()>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -53,6 +54,7 @@ impl Server {
         let seen = Arc::new(Seen::default());
         let admission = Admission::new(connections_max);
         let (stop, stopped) = flume::bounded::<()>(0);
+        let (leave, left) = flume::bounded::<()>(0);
         let seats: Vec<_> = bound.listeners.into_iter().zip(mesh::<Handover>(shards, 64)).map(Some).collect();
         let seats = Arc::new(Mutex::new(seats));
         let (report, reports) = flume::unbounded();
@@ -60,8 +62,8 @@ impl Server {
             let (seen, admission) = (seen.clone(), admission.clone());
             move |context| {
                 let (listener, endpoint) = seats.lock().unwrap()[context.index].take().unwrap();
-                let (seen, admission, stopped, report) =
-                    (seen.clone(), admission.clone(), stopped.clone(), report.clone());
+                let (seen, admission, report) = (seen.clone(), admission.clone(), report.clone());
+                let (stopped, left) = (stopped.clone(), left.clone());
                 async move {
                     let mut config = Config::new(context.index);
                     adjust(&mut config);
@@ -89,6 +91,8 @@ impl Server {
                     glommio::spawn_local(front.clone().accept(listener, send)).detach();
                     let _ = stopped.recv_async().await;
                     front.connections().stop();
+                    let _ = left.recv_async().await;
+                    front.connections().leave();
                     front.connections().drained().await;
                 }
             }
@@ -102,7 +106,7 @@ impl Server {
             }
         });
         let stats = stats.into_iter().map(|(_, stats)| stats).collect();
-        Server { address, seen, stats, admission, stop, thread: Some(thread) }
+        Server { address, seen, stats, admission, stop, leave, thread: Some(thread) }
     }
 
     /// Asks the shards to stop without waiting for them.
@@ -110,9 +114,15 @@ impl Server {
         self.stop = flume::bounded(0).0;
     }
 
+    /// Tells the connections that stayed open in the stop, without waiting for their end.
+    pub fn begin_leave(&mut self) {
+        self.begin_stop();
+        self.leave = flume::bounded(0).0;
+    }
+
     /// Waits until the shards ended.
     pub fn join(mut self) {
-        self.begin_stop();
+        self.begin_leave();
         self.thread.take().unwrap().join().unwrap();
     }
 
@@ -137,7 +147,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.begin_stop();
+        self.begin_leave();
         if let Some(thread) = self.thread.take()
             && !std::thread::panicking()
         {

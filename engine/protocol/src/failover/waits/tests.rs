@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     lease::Timing,
-    records::{NodeRecord, NodeState, Nonce, Process, Shape},
+    records::{NodeRecord, NodeState, Nonce, Presence, Process, Shape},
     store::Version,
     view::Peer,
 };
@@ -22,8 +22,12 @@ fn actor(name: &str) -> ActorId {
 
 /// A view in which node `b` is in this state and wrote last at `written_ms`, and `c` is live.
 fn view(state: NodeState, written_ms: u64) -> View {
-    let peers = [("b", state, written_ms), ("c", NodeState::Live, 1_000_000)];
-    let peers = peers.map(|(id, state, written)| {
+    view_of(state, written_ms, false)
+}
+
+fn view_of(state: NodeState, written_ms: u64, stopping: bool) -> View {
+    let peers = [("b", state, written_ms, stopping), ("c", NodeState::Live, 1_000_000, false)];
+    let peers = peers.map(|(id, state, written, stopping)| {
         let record = NodeRecord {
             process: Process::from_bits(1),
             sequence: 1,
@@ -32,7 +36,7 @@ fn view(state: NodeState, written_ms: u64) -> View {
             written_at_ms: 0,
             ttl: Duration::from_secs(10),
             shape: Shape::NONE,
-            presence: Arc::default(),
+            presence: Arc::new(Presence { stopping, ..Presence::default() }),
         };
         (node(id), Peer { version: Version::new("v"), record: Ok(Arc::new(record)), written: at(written) })
     });
@@ -137,6 +141,35 @@ fn a_wait_ends_at_the_owner_that_proves_alive() {
     suspects.look(&live(13_000), Timing::default().skew, at(13_500));
     let alive = step(13_500, &live(13_000), &suspects, WaitsInput::Look);
     assert_eq!(alive, ends(End::OwnerAlive(node("b"))));
+}
+
+// R-WAIT-4, R-LEASE-6
+#[test]
+fn a_node_that_stops_is_suspected_until_its_actor_is_free_however_often_it_renews() {
+    let (skew, stopping) = (Timing::default().skew, |ms| view_of(NodeState::Live, ms, true));
+    let mut failed = Suspects::default();
+    failed.failed(&node("b"), at(10_000));
+    let mut trusted = Suspects::default();
+    trusted.failed(&node("b"), at(1_000));
+    trusted.look(&live(9_000), skew, at(9_000));
+    for mut suspects in [failed, trusted, Suspects::default()] {
+        let mut waits = waiting();
+        for ms in (11_000..21_000).step_by(1000) {
+            // Its record is read about once a second.
+            let view = stopping(ms / 3000 * 3000);
+            suspects.look(&view, skew, at(ms));
+            assert!(suspects.suspects(&node("b")));
+            let asked = waits.step(at(ms), &view, &suspects, WaitsInput::Look);
+            assert_eq!(asked.is_empty(), ms == 11_000);
+            let denied = WaitsInput::Denied(actor("x"), Denial::Owned(Owner::Live(node("b"))));
+            assert_eq!(waits.step(at(ms), &view, &suspects, denied), []);
+        }
+        // Its next process says nothing of the kind, and has to prove itself as any other.
+        suspects.look(&live(21_900), skew, at(22_000));
+        assert!(suspects.suspects(&node("b")));
+        suspects.look(&live(23_000), skew, at(23_000));
+        assert!(!suspects.suspects(&node("b")));
+    }
 }
 
 // R-WAIT-2

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Keeper, Sent};
+use super::{Keeper, Phase, Sent};
 use crate::{
     clock::Now,
     records::{NodeRecord, NodeState, Nonce, Shape},
@@ -13,6 +13,12 @@ impl Keeper {
     pub(super) fn released(&self, now: Now, nonce: Nonce) -> NodeRecord {
         let unheard = Sent { sequence: self.sequence, began: now.moment, written_at_ms: now.wall_ms };
         self.record(now, self.landed.unwrap_or(unheard), NodeState::Released, nonce)
+    }
+
+    /// Whether what stands there says that this process stops, if it does.
+    pub(super) fn has_said_that_it_stops(&self) -> bool {
+        let said = self.stands.as_ref().is_some_and(|stands| stands.presence.stopping);
+        said || !matches!(self.phase, Phase::Stopping(_))
     }
 
     pub(super) fn record(&self, now: Now, sent: Sent, state: NodeState, nonce: Nonce) -> NodeRecord {

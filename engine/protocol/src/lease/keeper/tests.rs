@@ -2,13 +2,14 @@ use std::time::Duration;
 
 use expect_test::{Expect, expect};
 
-use super::{stop::stop_max, *};
+use super::*;
 use crate::{
     records::{Process, RecordError, Shape},
     store::Version,
 };
 
 mod shapes;
+mod stops;
 
 const WALL_AT_BOOT_MS: u64 = 1_000_000;
 
@@ -492,87 +493,4 @@ fn a_sleep_of_the_machine_ends_the_lease_before_the_answer_that_waited_is_believ
     // A new hold of the lease has a new epoch.
     assert_eq!(keeper.step(at(78_100), Nonce::from_bits(1), written(3)), [Effect::Valid]);
     assert_eq!(keeper.lease(at(78_100).moment).map(|lease| lease.epoch()), Some(2));
-}
-
-// R-LEASE-6
-#[test]
-fn a_clean_stop_renews_until_the_actors_and_their_records_are_released_and_then_says_so() {
-    check(
-        running(),
-        [
-            (16_000, Input::Stop),
-            (18_000, Input::Tick),
-            (18_050, written(2)),
-            (19_000, Input::ActorsClosed),
-            (20_000, Input::RecordsReleased),
-            (20_050, UNKNOWN),
-            (20_100, live(0xa, 2, 2)),
-            (20_150, FAILED),
-            (21_150, Input::Tick),
-            (21_200, CONDITION_FAILED),
-            (21_250, found(3, record(0xa, 2, 0, NodeState::Released))),
-        ],
-        &expect![[r#"
-            16000:  (wake 18s)
-            18000: write live 2 if still v1 (wake 23s)
-            18050:  (wake 21s)
-            19000:  (wake 21s)
-            20000: lapsed, write released 2 if still v2 (wake 44.7s)
-            20050: read (wake 44.7s)
-            20100: write released 2 if still v2 (wake 44.7s)
-            20150:  (wake 21.15s)
-            21150: write released 2 if still v2 (wake 44.7s)
-            21200: read (wake 44.7s)
-            21250: exit: stopped (wake never)
-        "#]],
-    );
-}
-
-// R-LEASE-6
-#[test]
-fn a_release_that_meets_a_heartbeat_under_way_follows_its_answer_at_once() {
-    let closed = [(18_000, Input::Stop), (18_000, Input::ActorsClosed), (18_010, Input::RecordsReleased)];
-    check(
-        running(),
-        closed.into_iter().chain([(18_030, written(2)), (18_060, written(3))]),
-        &expect![[r#"
-            18000: write live 2 if still v1 (wake 23s)
-            18000:  (wake 23s)
-            18010:  (wake 23s)
-            18030: lapsed, write released 2 if still v2 (wake 46.7s)
-            18060: exit: stopped (wake never)
-        "#]],
-    );
-}
-
-// R-LEASE-6
-#[test]
-fn a_clean_stop_ends_within_its_bounds_whatever_hangs() {
-    assert!(stop_max(&Timing::default()) <= Duration::from_secs(29));
-    // Events that do not end are ended; records that cannot be released are freed by the heartbeat.
-    let mut keeper = running();
-    let mut step = |ms, input| keeper.step(at(ms), Nonce::from_bits(1), input);
-    step(16_000, Input::Stop);
-    step(18_000, Input::Tick);
-    step(18_100, written(2));
-    step(21_000, Input::Tick);
-    step(21_100, written(3));
-    step(24_000, Input::Tick);
-    step(24_100, written(4));
-    assert_eq!(step(26_000, Input::Tick), [Effect::EndEvents]);
-    assert_eq!(step(26_100, Input::ActorsClosed), []);
-    assert!(
-        matches!(&step(42_000, Input::Tick)[..], [Effect::Lapsed, Effect::Write(record, _)] if record.state == NodeState::Released)
-    );
-    assert_eq!(step(44_700, Input::Tick), [Effect::Exit(Exit::Stopped { released: false })]);
-    // Before the first write there is nothing to give up.
-    check(
-        super::tests::keeper(),
-        [(0, Input::Tick), (0, ABSENT), (100, Input::Stop)],
-        &expect![[r#"
-            0: read (wake never)
-            0:  (wake 1.5s)
-            100: exit: stopped (wake never)
-        "#]],
-    );
 }

@@ -132,7 +132,7 @@ fn node(heartbeat: &Heartbeat, timing: &Timing) -> Node {
         Err(error) => return unreadable(id, error.to_string()),
     };
     let NodeRecord { presence, .. } = record;
-    let Presence { advertise, cluster_advertise, fingerprint, version, app } = &**presence;
+    let Presence { advertise, cluster_advertise, fingerprint, version, app, stopping } = &**presence;
     let lease = match standing {
         Standing::Fenced => "fenced",
         Standing::Released => "released",
@@ -145,8 +145,8 @@ fn node(heartbeat: &Heartbeat, timing: &Timing) -> Node {
         lease: Some(lease),
         age_ms: Some(ms(heartbeat.age(record))),
         ahead_ms: heartbeat.ahead(timing).map(ms),
-        // A node that has its lease takes actors.
-        state: record.is_live().then_some("serving"),
+        // A node that has its lease takes actors, unless it is about to give it up.
+        state: record.is_live().then_some(if *stopping { "stopping" } else { "serving" }),
         version: some(version),
         app: app.clone(),
         address: some(advertise),

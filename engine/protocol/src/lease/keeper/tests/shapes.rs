@@ -30,11 +30,14 @@ fn a_heartbeat_gets_another_shape_with_whatever_others_have_to_read() {
     assert_eq!(beat(&mut keeper, at(39_000), 9), 4, "and back");
     assert_eq!(beat(&mut keeper, at(47_001), 10), 5, "its lease had run out");
     assert_eq!(beat(&mut keeper, at(50_001), 11), 5);
-    for input in [Input::Stop, Input::ActorsClosed] {
-        keeper.step(at(50_100), Nonce::from_bits(0), input);
+    let effects = keeper.step(at(50_100), Nonce::from_bits(0), Input::Stop);
+    let stopping = (0..6).fold(Shape::NONE, |shape, _| shape.next());
+    assert!(matches!(&effects[..], [Effect::Write(record, _)] if record.shape == stopping), "{effects:?}");
+    for input in [written(12), Input::ActorsClosed] {
+        keeper.step(at(50_150), Nonce::from_bits(0), input);
     }
     let effects = keeper.step(at(50_200), Nonce::from_bits(0), Input::RecordsReleased);
-    let released = (0..6).fold(Shape::NONE, |shape, _| shape.next());
+    let released = stopping.next();
     assert!(
         matches!(&effects[..], [.., Effect::Write(record, _)] if record.shape == released),
         "{effects:?}"

@@ -1,0 +1,93 @@
+//! What clients see of a node of a cluster that stops cleanly: its own, and those of the nodes that stay. A first start
+//! watches the node id for 15 s, so these tests mostly wait.
+
+mod support;
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    thread,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use serde_json::json;
+use support::cluster::Bucket;
+
+/// Longer than a node goes on renewing its lease before another one would take it for alive (R-WAIT-4).
+const LONG_EVENT: Duration = Duration::from_secs(7);
+
+// R-LEASE-6, R-WAIT-1, R-WAIT-4
+#[test]
+fn a_get_waits_for_as_long_as_the_node_of_its_actor_takes_to_stop() {
+    let bucket = Bucket::new();
+    let (a, b) = bucket.pair();
+    let rows = |node: &support::Node| node.steps("busy", json!([{"sql": "SELECT count(*) FROM t"}]));
+    b.steps("busy", json!([{"as": "script", "sql": "CREATE TABLE t (x); INSERT INTO t VALUES (1)"}]));
+    let sleep = format!("/actor/sql/busy/sleep?ms={}", LONG_EVENT.as_millis());
+    thread::scope(|scope| {
+        let event = scope.spawn(|| a.get(&sleep).expect(200));
+        thread::sleep(Duration::from_millis(500));
+        b.signal(Signal::TERM);
+        // By now it takes no more events of this actor, and keeps it until the one that runs has ended.
+        thread::sleep(Duration::from_millis(1500));
+        let answer = a.get("/actor/sql/busy/sleep?ms=0").expect(200);
+        assert_eq!(answer.header("x-wasmkeep-node"), Some("a"));
+        assert_eq!(event.join().unwrap().header("x-wasmkeep-node"), Some("b"));
+    });
+    assert_eq!(rows(&a)[0]["ok"]["rows"][0], json!([1]));
+    let (status, log) = b.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+}
+
+/// One answer with a length; `None` if the connection ended before any of it came.
+fn answer(stream: &TcpStream) -> Option<(u16, String)> {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        match reader.read_line(&mut head) {
+            Ok(1..) => {}
+            _ if head.is_empty() => return None,
+            ended => panic!("{ended:?} after {head:?}"),
+        }
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    reader.read_exact(&mut body).unwrap();
+    Some((head[9..12].parse().unwrap(), head))
+}
+
+// R-LEASE-6
+#[test]
+fn requests_that_a_stopping_node_has_not_read_are_answered() {
+    let bucket = Bucket::new();
+    let node = bucket.node("a");
+    node.post("/actor/counter/alice", "").expect(200);
+    let get = |more: &str| format!("GET /actor/counter/alice HTTP/1.1\r\nHost: h\r\n{more}\r\n");
+    let (client, of_node) = (get(""), get("x-wasmkeep-forwarded: b\r\n"));
+    let mut connections = Vec::new();
+    for (request, uses) in [(&client, 0), (&client, 1), (&of_node, 0), (&of_node, 1)] {
+        let mut stream = node.connect();
+        for _ in 0..uses {
+            stream.write_all(request.as_bytes()).unwrap();
+            assert_eq!(answer(&stream).unwrap().0, 200);
+        }
+        connections.push((stream, request));
+    }
+    // The node finds all of it at once: that it has to stop, and the requests.
+    node.signal(Signal::STOP);
+    node.signal(Signal::TERM);
+    for (stream, request) in &mut connections {
+        stream.write_all(request.as_bytes()).unwrap();
+    }
+    node.signal(Signal::CONT);
+    for (stream, request) in &connections {
+        let (status, head) = answer(stream).unwrap_or_else(|| panic!("no answer to {request}"));
+        assert_eq!(status, 200, "{head}");
+        // A node is told in the end that nothing became of another request, should one be on its way.
+        let told = answer(stream);
+        assert!(told.is_none_or(|(status, _)| status == 503 && *request == &of_node), "{request}");
+    }
+    let (status, log) = node.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+}
