@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    NodeId,
+    ActorId, NodeId,
     clock::Moment,
     failover::Suspects,
     limits::PEER_SKIP,
     ownership::{Denial, Owner},
+    view::View,
 };
 
 /// Where a request comes from.
@@ -101,14 +102,36 @@ impl Refusal {
 
 /// What this node is, to a request it does not serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Here {
+pub struct Here<'a> {
     /// It keeps requests: `--failover-wait-secs` is not 0, and it neither drains nor stops.
     pub keeps: bool,
+    /// It stops, and this node takes what it takes no more ([`heir`]).
+    pub heir: Option<&'a NodeId>,
+}
+
+/// Who is asked to take an actor that this node, which stops, takes no more: a live node that is not suspected. It is
+/// chosen by the actor's hash, so that all requests for an actor go to the same.
+#[must_use]
+pub fn heir<'a>(
+    actor: &ActorId,
+    me: &NodeId,
+    view: &'a View,
+    suspects: &Suspects,
+    now: Moment,
+) -> Option<&'a NodeId> {
+    let app = |node| view.peer(node).and_then(|peer| Some(peer.record.as_ref().ok()?.presence.app.as_ref()));
+    let heirs = || {
+        let live = view.live(now).map(|(node, _)| node);
+        live.filter(|node| *node != me && !suspects.suspects(node) && app(node) == app(me))
+    };
+    let count = u64::try_from(heirs().count()).unwrap_or(u64::MAX);
+    let chosen = actor.hash().checked_rem(count)?;
+    heirs().nth(usize::try_from(chosen).ok()?)
 }
 
 /// What becomes of a request whose actor this node could not take.
 #[must_use]
-pub fn route(ask: Ask, denial: &Denial, here: Here, suspects: &Suspects) -> Route {
+pub fn route(ask: Ask, denial: &Denial, here: Here<'_>, suspects: &Suspects) -> Route {
     let keep = |node: &NodeId| {
         if ask.may_wait() && here.keeps {
             Route::Keep(node.clone())
@@ -128,7 +151,11 @@ pub fn route(ask: Ask, denial: &Denial, here: Here, suspects: &Suspects) -> Rout
             Route::Refuse(Refusal::BucketSilent)
         }
         Denial::NoLease => Route::Refuse(Refusal::NoLease),
-        Denial::NotTaking => Route::Refuse(Refusal::NotTaking),
+        // Nothing ran, so it goes there whatever it is; what was forwarded here goes back to who knows better.
+        Denial::NotTaking => match here.heir {
+            Some(heir) if ask.origin != Origin::Peer => Route::Forward(heir.clone()),
+            _ => Route::Refuse(Refusal::NotTaking),
+        },
         Denial::Unreadable(_) => Route::Refuse(Refusal::Unreadable),
     }
 }

@@ -40,6 +40,43 @@ fn a_get_waits_for_as_long_as_the_node_of_its_actor_takes_to_stop() {
     assert_eq!(status.code(), Some(0), "{log}");
 }
 
+// R-LEASE-6
+#[test]
+fn a_stopping_nodes_own_clients_are_answered_by_another_node() {
+    let bucket = Bucket::new();
+    let (a, b) = bucket.pair();
+    b.steps("busy", json!([{"as": "script", "sql": "CREATE TABLE t (x)"}]));
+    let sleep = format!("/actor/sql/busy/sleep?ms={}", LONG_EVENT.as_millis());
+    let connections = [(); 4].map(|()| b.connect());
+    thread::scope(|scope| {
+        let event = scope.spawn(|| b.get(&sleep).expect(200));
+        thread::sleep(Duration::from_millis(500));
+        b.signal(Signal::TERM);
+        thread::sleep(Duration::from_millis(1500));
+        let requests = [
+            // Taken by nobody: any other node may.
+            "GET /actor/counter/asleep",
+            "POST /actor/counter/written",
+            // The other node's all along.
+            "GET /actor/counter/of-a",
+            // Given up once its last event has ended.
+            "GET /actor/sql/busy/sleep?ms=0",
+        ];
+        for (mut stream, request) in connections.iter().zip(requests) {
+            write!(stream, "{request} HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").unwrap();
+        }
+        for (stream, request) in connections.iter().zip(requests) {
+            let (status, head) = answer(stream).unwrap_or_else(|| panic!("no answer to {request}"));
+            assert!(status == 200 && head.contains("x-wasmkeep-node: a\r\n"), "{request}: {head}");
+            assert!(head.contains("connection: close\r\n") && answer(stream).is_none(), "{request}: {head}");
+        }
+        assert_eq!(event.join().unwrap().header("x-wasmkeep-node"), Some("b"));
+    });
+    let (status, log) = b.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    a.get("/actor/counter/written").expect(200);
+}
+
 /// One answer with a length; `None` if the connection ended before any of it came.
 fn answer(stream: &TcpStream) -> Option<(u16, String)> {
     let mut reader = BufReader::new(stream);

@@ -75,8 +75,13 @@ impl NodeState {
         self.is_serving() && self.cluster.as_ref().is_none_or(Cluster::is_ready)
     }
 
+    /// Whether it gives its actors up.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
     /// Whether it serves those who come: it has started and does not stop.
     pub(crate) fn is_serving(&self) -> bool {
-        !self.stopping.load(Ordering::Relaxed) && self.shards_ready.load(Ordering::Relaxed) == self.shards
+        !self.is_stopping() && self.shards_ready.load(Ordering::Relaxed) == self.shards
     }
 }

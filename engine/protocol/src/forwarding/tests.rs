@@ -1,9 +1,13 @@
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::*;
 use crate::{
     lease::Timing,
-    records::{NodeRecord, NodeState, Nonce, Process, RecordError, Shape},
+    records::{NodeRecord, NodeState, Nonce, Presence, Process, RecordError, Shape},
     store::Version,
     view::{Peer, View},
 };
@@ -16,15 +20,14 @@ fn node() -> NodeId {
     "b".parse().unwrap()
 }
 
-const HERE: Here = Here { keeps: true };
+const HERE: Here<'_> = Here { keeps: true, heir: None };
 
 fn ask(origin: Origin, bodiless: bool) -> Ask {
     Ask { origin, bodiless }
 }
 
-/// A view in which node `b` wrote its lease at `written_ms`.
-fn view(written_ms: u64) -> View {
-    let record = NodeRecord {
+fn record(written_ms: u64) -> NodeRecord {
+    NodeRecord {
         process: Process::from_bits(1),
         sequence: written_ms,
         nonce: Nonce::from_bits(1),
@@ -33,8 +36,13 @@ fn view(written_ms: u64) -> View {
         ttl: Duration::from_secs(10),
         shape: Shape::NONE,
         presence: Arc::default(),
-    };
-    let peer = Peer { version: Version::new("v"), record: Ok(Arc::new(record)), written: at(written_ms) };
+    }
+}
+
+/// A view in which node `b` wrote its lease at `written_ms`.
+fn view(written_ms: u64) -> View {
+    let record = Ok(Arc::new(record(written_ms)));
+    let peer = Peer { version: Version::new("v"), record, written: at(written_ms) };
     View::new(&Timing::default(), BTreeMap::from([(node(), peer)]))
 }
 
@@ -85,12 +93,70 @@ fn what_another_node_forwarded_goes_no_further_and_never_waits() {
 #[test]
 fn a_node_that_keeps_nothing_answers_as_if_there_were_no_waits() {
     let get = ask(Origin::Outside, true);
-    let here = Here { keeps: false };
+    let here = Here { keeps: false, heir: None };
     let mut suspects = Suspects::default();
     suspects.failed(&node(), at(0));
     let silent = Denial::Owned(Owner::Silent(node()));
     assert_eq!(route(get, &Denial::Owned(Owner::Live(node())), here, &suspects), Route::Forward(node()));
     assert_eq!(route(get, &silent, here, &suspects), Route::Refuse(Refusal::NotReachable));
+}
+
+// R-LEASE-6
+#[test]
+fn a_node_that_stops_sends_what_it_does_not_take_to_its_heir_and_back_what_another_sent() {
+    let heir = node();
+    let here = Here { keeps: false, heir: Some(&heir) };
+    for bodiless in [true, false] {
+        for (origin, expected) in [
+            (Origin::Outside, Route::Forward(node())),
+            (Origin::Call, Route::Forward(node())),
+            (Origin::Peer, Route::Refuse(Refusal::NotTaking)),
+        ] {
+            let route = |here| route(ask(origin, bodiless), &Denial::NotTaking, here, &Suspects::default());
+            assert_eq!(route(here), expected, "{origin:?}");
+            assert_eq!(route(HERE), Route::Refuse(Refusal::NotTaking), "{origin:?}");
+        }
+    }
+}
+
+// R-LEASE-6
+#[test]
+fn an_heir_is_live_not_suspected_of_the_same_app_and_the_same_for_every_request() {
+    let me = "a".parse().unwrap();
+    let actor = |n: u32| ActorId { class: "room".parse().unwrap(), name: n.to_string().parse().unwrap() };
+    let peer = |written_ms, app: Option<&str>, stopping| {
+        let presence = Presence { app: app.map(Into::into), stopping, ..Presence::default() };
+        let record = NodeRecord { presence: Arc::new(presence), ..record(written_ms) };
+        Peer { version: Version::new("v"), record: Ok(Arc::new(record)), written: at(written_ms) }
+    };
+    let view = |peers: &[(&str, Peer)]| {
+        let peers = peers.iter().map(|(id, peer)| (id.parse().unwrap(), peer.clone()));
+        View::new(&Timing::default(), peers.collect())
+    };
+    let (ours, theirs, old, other) = (
+        peer(9_000, None, false),
+        peer(9_000, None, true),
+        peer(0, None, false),
+        peer(9_000, Some("t/app"), false),
+    );
+    let mut suspects = Suspects::default();
+    suspects.failed(&node(), at(9_500));
+    for (peers, heirs, suspects) in [
+        (vec![("a", ours.clone())], vec![], &Suspects::default()),
+        (
+            vec![("a", ours.clone()), ("b", ours.clone()), ("c", ours.clone())],
+            vec!["b", "c"],
+            &Suspects::default(),
+        ),
+        (vec![("a", ours.clone()), ("b", ours.clone()), ("c", ours.clone())], vec!["c"], &suspects),
+        (vec![("a", theirs.clone()), ("b", old), ("c", other), ("d", ours.clone())], vec!["d"], &suspects),
+    ] {
+        let view = view(&peers);
+        let heir = |n| heir(&actor(n), &me, &view, suspects, at(10_500)).map(ToString::to_string);
+        let chosen: BTreeSet<String> = (0..64).filter_map(heir).collect();
+        assert_eq!(Vec::from_iter(&chosen), heirs);
+        assert!((0..64).all(|n| heir(n) == heir(n)));
+    }
 }
 
 #[test]

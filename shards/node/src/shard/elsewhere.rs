@@ -13,7 +13,7 @@ use wasmkeep_protocol::{
     access::Decision,
     clock::Moment,
     failover::End,
-    forwarding::{Ask, Here, Origin, Refusal, Route, route},
+    forwarding::{Ask, Here, Origin, Refusal, Route, heir, route},
     headers,
     ownership::{Denial, Owner},
     trust::{Policy, Reach, reach},
@@ -149,7 +149,7 @@ pub(super) enum Place {
 }
 
 /// What a request is to the routing. One that another node may not send here is a client's.
-fn ask(policy: Policy, parts: &Parts, is_empty: bool) -> Ask {
+pub(super) fn ask(policy: Policy, parts: &Parts, is_empty: bool) -> Ask {
     let is_upgrade = socket::is_wanted(&parts.headers);
     let forwarded = parts.headers.contains_key(headers::FORWARDED) && policy.believes(door(parts));
     let reads = is_empty && matches!(parts.method, Method::GET | Method::HEAD);
@@ -194,10 +194,15 @@ impl Shard {
     }
 
     /// As [`Shard::place`], asking the bucket core; `fresh`: and the bucket, whatever is remembered.
-    async fn place_anew(&self, abroad: &Abroad, id: &ActorId, ask: Ask, fresh: bool) -> Place {
+    pub(super) async fn place_anew(&self, abroad: &Abroad, id: &ActorId, ask: Ask, fresh: bool) -> Place {
         let keeps = !abroad.cluster.config.failover_wait.is_zero() && self.node.is_serving();
         let decide = |denial: &Denial| {
-            abroad.keeping.with_suspects(|suspects| route(ask, denial, Here { keeps }, suspects))
+            let view = abroad.cluster.view.load();
+            abroad.keeping.with_suspects(|suspects| {
+                let heir =
+                    self.node.is_stopping().then(|| heir(id, &self.node.node_id, &view, suspects, moment()));
+                route(ask, denial, Here { keeps, heir: heir.flatten() }, suspects)
+            })
         };
         let mut denial = match abroad.cluster.claim(id, fresh).await {
             Ok(_) => return Place::Here,
@@ -250,9 +255,8 @@ impl Shard {
         }
     }
 
-    /// Sends a request to the node that holds its actor, and gives its answer (R-FWD-1 to R-FWD-3). One without a body
-    /// goes on to another node when the first surely did nothing with it: it says so, as one does that gives its actors
-    /// up, or it could not be reached. `Err`: this node has the actor by now.
+    /// Sends a request to the node that holds its actor, and gives its answer (R-FWD-1 to R-FWD-3). `Err`: this node has
+    /// the actor by now.
     pub(super) async fn forward(
         &self,
         abroad: &Abroad,
@@ -270,6 +274,18 @@ impl Shard {
             let request = Request::from_parts(parts, PeerBody::Client(request_body));
             return Ok(self.send_there(abroad, id, node, request).await.answer);
         }
+        self.forward_bodiless(abroad, id, node, parts).await.map_err(|parts| (parts, request_body))
+    }
+
+    /// As [`Shard::forward`]. What has no body goes on to another node when the first surely did nothing with it: it
+    /// says so, as one does that gives its actors up, or it could not be reached.
+    pub(super) async fn forward_bodiless(
+        &self,
+        abroad: &Abroad,
+        id: &ActorId,
+        node: &NodeId,
+        parts: Parts,
+    ) -> Result<Response<front::ResponseBody>, Parts> {
         let ask = ask(abroad.cluster.policy(), &parts, true);
         let mut node = node.clone();
         let mut left = SENT_ON_MAX;
@@ -289,7 +305,7 @@ impl Shard {
             left -= 1;
             match self.place_after(abroad, id, ask, &node).await {
                 Place::There(other) => node = other,
-                Place::Here => return Err((parts, request_body)),
+                Place::Here => return Err(parts),
                 Place::Refused(_) => return Ok(answer),
             }
         }

@@ -8,6 +8,7 @@ mod calls_abroad;
 mod elsewhere;
 mod gate;
 mod guest;
+mod handing_on;
 mod instances;
 mod keeping;
 mod relaying;

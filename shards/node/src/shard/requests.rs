@@ -5,6 +5,7 @@ use std::{future::poll_fn, pin::pin, rc::Rc};
 use bytes::Bytes;
 use futures::future::{Either, select};
 use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts, uri::PathAndQuery};
+use http_body::Body as _;
 use wasmkeep_actor::{Event, Failure, Guest};
 use wasmkeep_host::{ActorEvent, HttpEvent, RequestBody, ResponseBody, Unanswered};
 use wasmkeep_protocol::{ActorClass, ActorId, access::Decision, headers, placement::shard_of, trust::Door};
@@ -12,6 +13,7 @@ use wasmkeep_protocol::{ActorClass, ActorId, access::Decision, headers, placemen
 use super::{
     MESH_WAIT, Message, Shard, answer,
     body::{self, Pump},
+    handing_on,
     route::{self, Route, guest_target},
 };
 use crate::{http as front, runtime::Label, socket};
@@ -62,7 +64,13 @@ impl Shard {
                 };
                 match here {
                     Ok((parts, request_body)) => {
+                        let spare = self.spare(&parts, request_body.is_end_stream());
                         let answered = self.actor(&id, rest, parts, request_body, &mut pump).await;
+                        if let Some(spare) = spare.filter(|_| handing_on::is_refused(&answered)) {
+                            let response = self.hand_on(spare, &id).await;
+                            self.metrics.answered(Some(&id.class), response.status());
+                            return response;
+                        }
                         class = Some(id.class).filter(|class| self.node.classes.contains_key(class));
                         answered
                     }

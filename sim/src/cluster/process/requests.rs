@@ -102,7 +102,7 @@ impl Process {
         let origin = if request.forward.is_some() { Origin::Peer } else { Origin::Outside };
         let bodiless = !request.operation.has_body() || self.flaw == Some(Flaw::KeepsBodies);
         let actor = request.actor.clone();
-        let here = Here { keeps: self.stop.is_none() };
+        let here = Here { keeps: self.stop.is_none(), heir: None };
         match forwarding::route(Ask { origin, bodiless }, denial, here, &self.suspects) {
             Route::Forward(node) => self.forward(now, number, node),
             Route::Keep(owner) => match self.waits.keep(now.moment, number, &actor, &owner) {
