@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 
 use super::{PATIENCE, Place, Programs, Settings, get, path};
 use crate::{figure::Figure, http::Connection};
@@ -53,7 +53,8 @@ pub fn figures(programs: &Programs, data_dir: &Path) -> Result<Vec<Figure>> {
         let (of_stayer, of_stopper) = (clients([stayer, stayer]), clients([stopper, stayer]));
         thread::sleep(AROUND);
         let began = Instant::now();
-        stops.stop()?;
+        let status = stops.stop()?;
+        ensure!(status.success(), "the node that was to stop cleanly ended with {status}");
         let took = began.elapsed();
         thread::sleep(AROUND);
         is_over.store(true, Ordering::Relaxed);

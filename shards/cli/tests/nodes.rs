@@ -298,7 +298,7 @@ fn the_operators_commands_read_what_a_node_wrote_and_stop_it() {
     };
     let node = bucket.node("a");
     for _ in 0..3 {
-        node.post("/actor/counter/alice", "").expect(200);
+        node.post("/actor/counter/alice/durable", "").expect(200);
     }
     let actor = "default/counter/alice";
     assert!(say(&["cluster", "status"]).contains("1 of 1 node live"));

@@ -51,7 +51,7 @@ pub enum NotKept {
 pub enum WaitsInput {
     /// Time passed, or there is a new view, or somebody is suspected or no longer.
     Look,
-    /// Answer to [`WaitsEffect::Ask`]: this node took the actor.
+    /// This node took the actor: because of [`WaitsEffect::Ask`], or of a request that came after those that wait.
     Taken(ActorId),
     /// The same: it did not.
     Denied(ActorId, Denial),
@@ -282,10 +282,13 @@ impl Waits {
         let mut alive = Vec::new();
         for (actor, group) in &mut self.actors {
             let suspected = suspects.suspects(&group.owner);
+            let stopping = view.stopping().any(|node| *node == group.owner);
             match view.standing(&group.owner, now) {
                 Standing::Live if !suspected => alive.push((actor.clone(), group.owner.clone())),
-                // Its actor may have been given up meanwhile: the record tells, about once a second.
+                // Its actor may have been given up meanwhile: the record tells, about once a second. One that fell
+                // silent while it gave its actors up has the fewer of them.
                 Standing::Live => group.ask_at(now + FAILOVER_ASK_PERIOD),
+                Standing::Silent if stopping => group.ask_at(now + FAILOVER_ASK_PERIOD),
                 Standing::Gone => group.ask_at(now + spread(actor)),
                 Standing::Silent | Standing::Ending | Standing::Absent => group.wait(),
             }

@@ -99,6 +99,13 @@ impl Abroad {
         None
     }
 
+    /// Takes the actor, for all who wait for it here.
+    async fn claim(&self, id: &ActorId, fresh: bool) -> Result<(), Denial> {
+        self.cluster.claim(id, fresh).await?;
+        self.keeping.taken(id);
+        Ok(())
+    }
+
     /// How another node is reached, while its heartbeat is in view (R-TLS-3).
     pub(super) fn target(&self, node: &NodeId) -> Result<Target, Refusal> {
         let view = self.cluster.view.load();
@@ -204,14 +211,14 @@ impl Shard {
                 route(ask, denial, Here { keeps, heir: heir.flatten() }, suspects)
             })
         };
-        let mut denial = match abroad.cluster.claim(id, fresh).await {
-            Ok(_) => return Place::Here,
+        let mut denial = match abroad.claim(id, fresh).await {
+            Ok(()) => return Place::Here,
             Err(denial) => denial,
         };
         // An owner that cannot be reached may have stopped and given the actor up since.
         if !fresh && let (Denial::Owned(Owner::Live(_)), Route::Keep(_)) = (&denial, decide(&denial)) {
-            match abroad.cluster.claim(id, true).await {
-                Ok(_) => return Place::Here,
+            match abroad.claim(id, true).await {
+                Ok(()) => return Place::Here,
                 Err(now) => denial = now,
             }
         }

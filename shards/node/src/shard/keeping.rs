@@ -77,6 +77,7 @@ impl Keeping {
     /// # Errors
     /// Why it is answered at once.
     pub(super) async fn keep(self: &Rc<Self>, actor: &ActorId, owner: &NodeId) -> Result<End, NotKept> {
+        self.look_at_lease();
         let kept = self.next.replace(self.next.get() + 1);
         let placed = self.waits.borrow_mut().keep(moment(), kept, actor, owner);
         if placed == Err(NotKept::OverCap) {
@@ -91,6 +92,13 @@ impl Keeping {
         let end = ended.await.unwrap_or(End::Stopping);
         leaving.kept = None;
         Ok(end)
+    }
+
+    /// This node has the actor: whoever waits for it, and would go on until its old owner is gone, is served.
+    pub(super) fn taken(self: &Rc<Self>, actor: &ActorId) {
+        if !self.waits.borrow().is_empty() {
+            self.step(WaitsInput::Taken(actor.clone()));
+        }
     }
 
     /// This node begins to stop.
@@ -126,6 +134,14 @@ impl Keeping {
         }
     }
 
+    /// Tells the waits whether the lease is valid, if that has changed.
+    fn look_at_lease(self: &Rc<Self>) {
+        let valid = self.cluster.lease.epoch().is_some();
+        if self.valid.replace(valid) != valid {
+            self.step(if valid { WaitsInput::Valid } else { WaitsInput::Lapsed });
+        }
+    }
+
     /// Looks at the view as long as requests are kept.
     fn keep_looking(self: &Rc<Self>) {
         if self.looking.replace(true) {
@@ -136,10 +152,7 @@ impl Keeping {
             while !keeping.waits.borrow().is_empty() {
                 keeping.sleeper.sleep(LOOK_EVERY).await;
                 keeping.look_at_suspects();
-                let valid = keeping.cluster.lease.epoch().is_some();
-                if keeping.valid.replace(valid) != valid {
-                    keeping.step(if valid { WaitsInput::Valid } else { WaitsInput::Lapsed });
-                }
+                keeping.look_at_lease();
                 keeping.step(WaitsInput::Look);
             }
             keeping.looking.set(false);

@@ -107,6 +107,21 @@ fn a_wait_ends_here_once_this_node_took_the_actor() {
 
 // R-WAIT-2
 #[test]
+fn a_wait_ends_when_another_request_took_the_actor_here_whatever_is_known_of_its_owner() {
+    for view in [silent(), ending(), live(9_000)] {
+        let mut waits = waiting();
+        let mut suspects = Suspects::default();
+        suspects.failed(&node("b"), at(10_000));
+        assert_eq!(waits.step(at(10_000), &view, &suspects, WaitsInput::Look), []);
+        let other = waits.step(at(10_100), &view, &suspects, WaitsInput::Taken(actor("y")));
+        assert_eq!(other, []);
+        let taken = waits.step(at(10_100), &view, &suspects, WaitsInput::Taken(actor("x")));
+        assert_eq!(taken, ends(End::Served));
+    }
+}
+
+// R-WAIT-2
+#[test]
 fn a_wait_ends_at_another_node_that_took_the_actor_first() {
     let mut waits = waiting();
     step(&mut waits, 15_000, &gone(), WaitsInput::Look);
@@ -164,10 +179,14 @@ fn a_node_that_stops_is_suspected_until_its_actor_is_free_however_often_it_renew
             let denied = WaitsInput::Denied(actor("x"), Denial::Owned(Owner::Live(node("b"))));
             assert_eq!(waits.step(at(ms), &view, &suspects, denied), []);
         }
+        // Should it fall silent on the way, what it has given up is still to be had.
+        let view = stopping(9_000);
+        suspects.look(&view, skew, at(21_000));
+        assert_eq!(waits.step(at(21_000), &view, &suspects, WaitsInput::Look), asks());
         // Its next process says nothing of the kind, and has to prove itself as any other.
-        suspects.look(&live(21_900), skew, at(22_000));
+        suspects.look(&live(22_900), skew, at(23_000));
         assert!(suspects.suspects(&node("b")));
-        suspects.look(&live(23_000), skew, at(23_000));
+        suspects.look(&live(24_000), skew, at(24_000));
         assert!(!suspects.suspects(&node("b")));
     }
 }
