@@ -1,10 +1,15 @@
 //! Instances made before anybody needs one: finished but for whose they are. Owns what such an instance may not do
 //! while it is made; how many there are and when is not its business.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
+
+use wasmkeep_storage::{Spare, Template};
 
 use crate::{
     instance::{Instance, InstantiateError, instance_memory_bytes},
@@ -26,15 +31,27 @@ pub enum AheadError {
 
 /// Whether an instance that is nobody's asked for its actor. Shared by all that could tell.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asked(Arc<AtomicBool>);
+pub(crate) struct Asked {
+    has: Arc<AtomicBool>,
+    minds_moment: bool,
+}
 
 impl Asked {
+    /// Asking for the time or for chance is asking for its actor.
+    fn minding_moment() -> Self {
+        Self { minds_moment: true, ..Self::default() }
+    }
+
+    pub(crate) fn minds_moment(&self) -> bool {
+        self.minds_moment
+    }
+
     pub(crate) fn note(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.has.store(true, Ordering::Relaxed);
     }
 
     fn has(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.has.load(Ordering::Relaxed)
     }
 }
 
@@ -71,5 +88,34 @@ impl Version {
             return Err(AheadError::AsksForActor);
         }
         Ok(SpareInstance(made?))
+    }
+
+    /// Runs `on-init` in a database that is no actor's yet, for what it leaves there to be given to actors of the class;
+    /// `None` where that cannot be. Whatever comes of it, the files of `spare` stay to be removed.
+    ///
+    /// # Errors
+    /// [`AheadError`].
+    pub async fn rehearse_init(&self, setting: &Setting, spare: Spare) -> Result<Option<Template>, AheadError> {
+        let asked = Asked::minding_moment();
+        let made = self.make(setting, Some(asked.clone())).await;
+        if asked.has() {
+            return Err(AheadError::AsksForActor);
+        }
+        let mut instance = made?;
+        let database = Rc::new(spare.into_database());
+        instance.store.data_mut().lend(&database);
+        let failed = |reason: String| AheadError::Failed(InstantiateError::Failed(reason));
+        let refused = |error: wasmkeep_storage::Error| failed(error.to_string());
+        database.begin_init().map_err(refused)?;
+        let ran = instance.on_init().await;
+        if asked.has() {
+            return Err(AheadError::AsksForActor);
+        }
+        ran.map_err(|error| failed(error.to_string()))?;
+        database.commit_init(self.id()).map_err(refused)?;
+        // It holds the database too.
+        drop(instance);
+        let Some(database) = Rc::into_inner(database) else { return Ok(None) };
+        Template::of(database, &*setting.offload).await.map_err(refused)
     }
 }

@@ -18,6 +18,7 @@ mod imports;
 mod instance;
 mod load;
 mod log;
+mod moment;
 pub mod outbound;
 mod runtime;
 mod sockets;

@@ -135,6 +135,9 @@ impl ActorLog {
     /// Says why an event of this actor ended badly, counted against the same rate.
     pub(crate) fn failure(&self, what: &str, detail: &dyn std::fmt::Display) {
         let mut state = self.state();
+        if let Some(asked) = &state.asked {
+            return asked.note();
+        }
         if state.budget.take(Instant::now()).is_some() {
             let Identity { class, name, .. } = &*state.identity;
             tracing::warn!(target: "actor", class, name, "{what}: {detail}");

@@ -17,6 +17,7 @@ use crate::{
     calls::Calls,
     load::Hooks,
     log::{ActorLog, Stream},
+    moment,
     outbound::{self, EventSpan, Outbound, Sent},
     sockets::Sockets,
 };
@@ -119,14 +120,17 @@ impl ActorState {
         memory_bytes_max: usize,
     ) -> Self {
         let log = ActorLog::new(Arc::clone(&setting.identity), asked.clone());
-        let wasi = WasiCtx::builder()
-            .stdout(log.stream(Stream::Out))
+        let mut wasi = WasiCtx::builder();
+        wasi.stdout(log.stream(Stream::Out))
             .stderr(log.stream(Stream::Err))
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false)
-            .max_random_size(RANDOM_BYTES_MAX)
-            .build();
+            .max_random_size(RANDOM_BYTES_MAX);
+        if let Some(asked) = asked.as_ref().filter(|asked| asked.minds_moment()) {
+            moment::watch(&mut wasi, asked);
+        }
+        let wasi = wasi.build();
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(FIELDS_BYTES_MAX);
         let mut table = ResourceTable::new();
@@ -155,6 +159,11 @@ impl ActorState {
             state.claim(setting);
         }
         state
+    }
+
+    /// For an `on-init` that is nobody's: a database of its own.
+    pub(crate) fn lend(&mut self, database: &Rc<Database>) {
+        self.database = Some(SendWrapper::new(Rc::clone(database)));
     }
 
     /// It is the actor's of `setting` from now on.

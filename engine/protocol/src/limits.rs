@@ -282,6 +282,9 @@ pub const SPARES_PER_SHARD: usize = 8;
 /// With so many left of them, more are made.
 pub const SPARES_LOW: usize = 4;
 
+/// Kinds of databases, [`SPARES_PER_SHARD`] of each, that a shard keeps made ahead with what a class's `on-init` leaves.
+pub const TEMPLATES_PER_SHARD: usize = 4;
+
 /// Instances a shard keeps made ahead for actors of one class of which several started lately.
 pub const INSTANCES_AHEAD: usize = 4;
 

@@ -48,6 +48,8 @@ pub(crate) struct Hooks {
     pub(crate) wal_grew: Cell<bool>,
     /// A guest's statement spoke of temporary objects or set a pragma: the connection may hold what no file does.
     pub(crate) is_personal: Cell<bool>,
+    /// A guest's statement of this `on-init` may come out otherwise at another moment.
+    pub(crate) depends_on_moment: Cell<bool>,
     /// The host's own SQL runs: everything is allowed.
     pub(crate) host: Cell<bool>,
     /// A guest's statement is being compiled, and its facts gathered.
@@ -73,6 +75,7 @@ impl Hooks {
             // The WAL of an earlier run may be long.
             wal_grew: Cell::new(true),
             is_personal: Cell::new(false),
+            depends_on_moment: Cell::new(false),
             host: Cell::new(false),
             collecting: Cell::new(false),
             compiles: Cell::new(false),

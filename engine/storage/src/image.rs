@@ -118,6 +118,11 @@ fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
+/// Whether the file is as [`create_alone`] made it.
+pub(crate) fn is_blank(path: &Path) -> io::Result<bool> {
+    Ok(fs::read(path)? == blank()?)
+}
+
 /// A database in WAL mode with nothing but the table of the platform's own rows.
 fn blank() -> io::Result<&'static [u8]> {
     static BLANK: OnceLock<Vec<u8>> = OnceLock::new();

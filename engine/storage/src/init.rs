@@ -18,6 +18,7 @@ impl Database {
         }
         connection.host_run(c"BEGIN IMMEDIATE")?;
         connection.in_init.set(true);
+        connection.hooks.depends_on_moment.set(false);
         Ok(())
     }
 

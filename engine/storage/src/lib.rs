@@ -43,6 +43,7 @@ mod sink;
 mod spare;
 mod statement;
 mod sums;
+mod template;
 mod value;
 mod wal;
 
@@ -57,4 +58,5 @@ pub use run::STACK_BYTES;
 pub use settings::{check_sqlite_version, is_memory_counted, set_temp_folder};
 pub use sink::CommitSink;
 pub use spare::{Spare, Unplaced};
+pub use template::Template;
 pub use value::{Changes, ResultSet, Value};

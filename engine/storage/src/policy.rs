@@ -202,6 +202,29 @@ pub(crate) fn mentions_reserved(sql: &str) -> bool {
         .any(|window| window.eq_ignore_ascii_case(RESERVED_PREFIX.as_bytes()))
 }
 
+/// Names by which SQL asks for the time or for chance.
+const WORDS_OF_THE_MOMENT: &[&str] = &[
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "date",
+    "datetime",
+    "julianday",
+    "random",
+    "randomblob",
+    "strftime",
+    "time",
+    "timediff",
+    "unixepoch",
+];
+
+/// Whether a statement, or what it defines, may come out otherwise at another moment. It says so for other uses of
+/// such a name too: whatever is asked for has to be named, in a default, a trigger and a view as well.
+pub(crate) fn depends_on_moment(sql: &str) -> bool {
+    let mut words = sql.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.any(|word| is_any(Some(word), WORDS_OF_THE_MOMENT))
+}
+
 fn is_reserved(name: Option<&str>) -> bool {
     name.and_then(|name| name.get(..RESERVED_PREFIX.len()))
         .is_some_and(|start| start.eq_ignore_ascii_case(RESERVED_PREFIX))

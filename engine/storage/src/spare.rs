@@ -11,9 +11,10 @@ use crate::{
     database::{Config, Database},
     error::OpenError,
     image::{beside, remove, unlink},
+    template::Template,
 };
 
-/// An empty database, open, that is no actor's.
+/// A database, open, that is no actor's: an empty one, or as `on-init` leaves it.
 #[derive(Debug)]
 pub struct Spare(Box<Database>);
 
@@ -32,7 +33,29 @@ impl Spare {
     /// # Errors
     /// As [`Database::open`].
     pub fn make(path: &Path, config: &Config) -> Result<Self, OpenError> {
-        Database::open_new(path, config).map(|database| Self(Box::new(database)))
+        Database::open_new(path, None, config).map(|database| Self(Box::new(database)))
+    }
+
+    /// As [`Spare::make`], with what `template` holds in it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn make_like(template: &Template, path: &Path, config: &Config) -> Result<Self, OpenError> {
+        let database = Database::open_new(path, Some(template.wal()), config)?;
+        template.check(&database)?;
+        Ok(Self(Box::new(database)))
+    }
+
+    /// For `on-init` to run in, so that a [`Template`] can be made of it.
+    #[must_use]
+    pub fn into_database(self) -> Database {
+        *self.0
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.0.path()
     }
 
     /// Makes it the database at `path`, which is absolute and of the same file system, where there is none and its

@@ -79,6 +79,9 @@ impl Statement {
         if facts.alters && !hooks.host.get() && policy::mentions_reserved(sql) {
             return Err(Error::Refused(policy::reserved_sentence()));
         }
+        if connection.in_init.get() && !hooks.host.get() && policy::depends_on_moment(&sql[..used]) {
+            hooks.depends_on_moment.set(true);
+        }
         Ok(Prepared { statement: Some(statement), used })
     }
 

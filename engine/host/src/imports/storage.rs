@@ -19,10 +19,12 @@ type Rows = Vec<Vec<Value>>;
 
 impl ActorState {
     fn database(&self) -> Result<Rc<Database>, Error> {
-        self.note_asked();
         match &self.database {
             Some(database) => Ok(Rc::clone(database)),
-            None => Err(Error::Refused("this component has no database".into())),
+            None => {
+                self.note_asked();
+                Err(Error::Refused("this component has no database".into()))
+            }
         }
     }
 }
@@ -118,6 +120,7 @@ impl Host for ActorState {
     }
 
     fn delete_self(&mut self) -> wasmtime::Result<()> {
+        self.note_asked();
         if let Ok(database) = self.database() {
             database.delete_self();
         }

@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    fs,
     io::{self, ErrorKind},
     path::{Path, PathBuf},
     sync::Arc,
@@ -48,12 +49,14 @@ impl Database {
         Ok(database)
     }
 
-    /// Makes the database at `path`, where nothing of its name is. Blocking: not for a shard.
-    pub(crate) fn open_new(path: &Path, config: &Config) -> Result<Self, OpenError> {
+    /// Makes the database at `path`, where nothing of its name is, with what `wal` holds. Blocking: not for a shard.
+    pub(crate) fn open_new(path: &Path, wal: Option<&[u8]>, config: &Config) -> Result<Self, OpenError> {
         let database = Self::closed(path, config)?;
-        image::create_alone(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-        database.connection.open(true)?;
-        database.learn_of(Found::Nothing);
+        let write = |wal| fs::write(image::beside(path, "-wal"), wal);
+        let made = image::create_alone(path).and_then(|()| wal.map_or(Ok(()), write));
+        made.map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        database.connection.open(wal.is_none())?;
+        database.learn_of(if wal.is_none() { Found::Nothing } else { Found::Database });
         Ok(database)
     }
 

@@ -1,5 +1,5 @@
-//! Instances of a shard that are made before an actor needs one. Owns how many there are, of which classes and until
-//! when; what one is, the host knows.
+//! Instances of a shard that are made before an actor needs one, and what `on-init` leaves in the databases of a class.
+//! Owns how many there are, of which classes and until when; what one is, the host knows.
 
 use std::{
     cell::RefCell,
@@ -14,6 +14,7 @@ use wasmkeep_protocol::{
     ActorClass,
     limits::{INSTANCES_AHEAD, INSTANCES_AHEAD_IDLE, INSTANCES_AHEAD_LOW, INSTANCES_AHEAD_PER_SHARD},
 };
+use wasmkeep_storage::{Spare, Template};
 
 use super::guest::{MemoryMeter, MeteredInstance, Share};
 use crate::state::Code;
@@ -32,7 +33,18 @@ struct Stock {
     is_making: bool,
     /// Its component cannot be made ahead.
     is_barred: bool,
+    template: Prospect,
     used: Duration,
+}
+
+/// What is known of a class's `on-init`.
+enum Prospect {
+    /// It has not run but for actors.
+    Untried,
+    /// It left this, for each actor alike.
+    Known(Arc<Template>),
+    /// There is none, or it has to run for each actor.
+    None,
 }
 
 impl Instances {
@@ -50,6 +62,39 @@ impl Instances {
     ) -> Option<MeteredInstance> {
         let (spare, share) = self.stocks.borrow_mut().get_mut(class)?.take(code, now)?;
         Some(MeteredInstance::of(spare.claim(setting), share))
+    }
+
+    /// What `on-init` of `code` leaves in the database of a new actor, if that is known.
+    pub(super) fn template(&self, class: &ActorClass, code: &Arc<Code>) -> Option<Arc<Template>> {
+        let stocks = self.stocks.borrow();
+        let stock = stocks.get(class).filter(|stock| Arc::ptr_eq(&stock.code, code))?;
+        if let Prospect::Known(template) = &stock.template { Some(Arc::clone(template)) } else { None }
+    }
+
+    /// What `on-init` is to be tried of without an actor, and the database for it, if there is one. It is tried once:
+    /// [`Instances::rehearsed`] says what came of it.
+    pub(super) fn to_rehearse(
+        &self,
+        class: &ActorClass,
+        database: impl FnOnce() -> Option<Spare>,
+    ) -> Option<(Arc<Code>, Spare)> {
+        let mut stocks = self.stocks.borrow_mut();
+        let stock = stocks.get_mut(class)?;
+        if !matches!(stock.template, Prospect::Untried) || !stock.code.version.hooks().init {
+            return None;
+        }
+        let spare = database()?;
+        stock.template = Prospect::None;
+        Some((Arc::clone(&stock.code), spare))
+    }
+
+    /// `on-init` of `code` left this for any actor.
+    pub(super) fn rehearsed(&self, class: &ActorClass, code: &Arc<Code>, left: Template) {
+        if let Some(stock) = self.stocks.borrow_mut().get_mut(class)
+            && Arc::ptr_eq(&stock.code, code)
+        {
+            stock.template = Prospect::Known(Arc::new(left));
+        }
     }
 
     /// An actor of the class started. Whether instances are to be made now, which [`Instances::next`] and
@@ -118,7 +163,7 @@ impl Instances {
 
 impl Stock {
     fn new(code: &Arc<Code>, now: Duration) -> Self {
-        Self { code: Arc::clone(code), ready: VecDeque::new(), is_making: false, is_barred: false, used: now }
+        Self { code: Arc::clone(code), ready: VecDeque::new(), is_making: false, is_barred: false, template: Prospect::Untried, used: now }
     }
 
     fn take(&mut self, code: &Arc<Code>, now: Duration) -> Option<(SpareInstance, Share)> {
@@ -128,6 +173,7 @@ impl Stock {
             self.code = Arc::clone(code);
             self.ready.clear();
             self.is_barred = false;
+            self.template = Prospect::Untried;
         }
         self.ready.pop_front()
     }

@@ -1,5 +1,6 @@
 //! One shard: its actors, and the requests that reach them from its own connections and from other shards.
 
+mod ahead;
 mod alarms;
 mod answer;
 mod body;
@@ -222,11 +223,13 @@ impl Shard {
                 shard.context.sleeper.sleep(every).await;
                 shard.actors.sweep();
                 shard.world.instances.sweep(shard.node.now());
+                shard.world.spares.sweep();
                 while shard.actors.doze(DOZES_AT_ONCE) {
                     shard.context.sleeper.sleep(DOZE_PAUSE).await;
                 }
             }
             shard.world.instances.clear();
+            shard.world.spares.sweep();
             shard.sweeping.set(false);
         })
         .detach();

@@ -7,11 +7,14 @@ use std::{
     io::ErrorKind,
     path::{Path, PathBuf},
     rc::Rc,
-    sync::mpsc::{self, Receiver, Sender},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender},
+    },
 };
 
-use wasmkeep_protocol::limits::{SPARES_LOW, SPARES_PER_SHARD};
-use wasmkeep_storage::{Config, Database, Spare, Unplaced};
+use wasmkeep_protocol::limits::{SPARES_LOW, SPARES_PER_SHARD, TEMPLATES_PER_SHARD};
+use wasmkeep_storage::{Config, Database, Spare, Template, Unplaced};
 
 use crate::runtime::OffloadPool;
 
@@ -20,56 +23,139 @@ pub(super) struct Spares {
     folder: PathBuf,
     config: Config,
     offload: Rc<OffloadPool>,
+    /// Empty databases.
+    blank: Stock,
+    /// What `on-init` of some class has run in, the one used last at the end.
+    begun: RefCell<Vec<Rc<Stock>>>,
+    /// How many were asked for: each file has a name of its own.
+    asked: Cell<u64>,
+}
+
+/// Spares of one kind.
+struct Stock {
+    template: Option<Arc<Template>>,
     ready: RefCell<VecDeque<Spare>>,
     /// Made by a thread and not yet seen; `None`: could not be.
     made: Receiver<Option<Spare>>,
     making: Sender<Option<Spare>>,
     under_way: Cell<usize>,
-    /// How many were asked for: each file has a name of its own.
-    asked: Cell<u64>,
 }
 
 impl Spares {
     /// `folder`: for this shard alone, on the file system of the databases.
     pub(super) fn new(folder: PathBuf, config: Config, offload: Rc<OffloadPool>) -> Self {
-        let (making, made) = mpsc::channel();
-        Self {
-            folder,
-            config,
-            offload,
-            ready: RefCell::default(),
-            made,
-            making,
-            under_way: Cell::new(0),
-            asked: Cell::new(0),
-        }
+        let (blank, begun, asked) = (Stock::new(None), RefCell::default(), Cell::new(0));
+        Self { folder, config, offload, blank, begun, asked }
     }
 
-    /// A database at `path`, if nothing is there and a spare is at hand.
-    pub(super) fn place(&self, path: &Path) -> Option<Database> {
-        self.gather();
-        let spare = self.ready.borrow_mut().pop_front();
-        let placed = spare.and_then(|spare| self.try_to_place(spare, path));
-        self.refill();
+    /// A database at `path`, if nothing is there and a spare is at hand: one like `template` where there is one.
+    pub(super) fn place(&self, path: &Path, template: Option<&Arc<Template>>) -> Option<Database> {
+        let begun = template.map(|template| self.stock_of(template));
+        let wanted = begun.as_deref().unwrap_or(&self.blank);
+        let at_hand = [wanted, &self.blank].into_iter().find_map(|stock| Some((stock, stock.take()?)));
+        let placed = at_hand.and_then(|(stock, spare)| self.try_to_place(spare, stock, path));
+        self.refill(wanted);
         placed
     }
 
-    fn try_to_place(&self, spare: Spare, path: &Path) -> Option<Database> {
+    /// An empty one, if one is at hand.
+    pub(super) fn take_blank(&self) -> Option<Spare> {
+        self.blank.take()
+    }
+
+    /// Lets go of those that are like what nobody holds any more.
+    pub(super) fn sweep(&self) {
+        let is_wanted = |stock: &Rc<Stock>| {
+            stock.template.as_ref().is_some_and(|template| Arc::strong_count(template) > 1)
+        };
+        let gone: Vec<_> = self.begun.borrow_mut().extract_if(.., |stock| !is_wanted(stock)).collect();
+        gone.into_iter().for_each(|stock| self.discard_all(&stock));
+    }
+
+    /// Those like `template`, of which the shard keeps a few kinds.
+    fn stock_of(&self, template: &Arc<Template>) -> Rc<Stock> {
+        let mut begun = self.begun.borrow_mut();
+        let is_its = |stock: &Rc<Stock>| stock.template.as_ref().is_some_and(|its| Arc::ptr_eq(its, template));
+        let stock = match begun.iter().position(is_its) {
+            Some(at) => begun.remove(at),
+            None => Rc::new(Stock::new(Some(Arc::clone(template)))),
+        };
+        if begun.len() == TEMPLATES_PER_SHARD {
+            self.discard_all(&begun.remove(0));
+        }
+        begun.push(Rc::clone(&stock));
+        stock
+    }
+
+    fn discard_all(&self, stock: &Stock) {
+        stock.gather();
+        stock.ready.take().into_iter().for_each(|spare| self.discard(spare));
+    }
+
+    fn discard(&self, spare: Spare) {
+        self.offload.submit(Box::new(move || {
+            if let Err(error) = spare.discard() {
+                tracing::warn!("a spare database could not be removed: {error}");
+            }
+        }));
+    }
+
+    /// `stock`: where it comes from.
+    fn try_to_place(&self, spare: Spare, stock: &Stock, path: &Path) -> Option<Database> {
         let Unplaced { spare, error } = match spare.place(path, &self.config) {
             Ok(database) => return Some(database),
             Err(unplaced) => unplaced,
         };
         if error.kind() == ErrorKind::AlreadyExists {
-            self.ready.borrow_mut().push_front(spare);
+            stock.ready.borrow_mut().push_front(spare);
         } else {
             // The first actor of a class has no folder yet; anything else is told by the opening that follows.
-            self.offload.submit(Box::new(move || {
-                if let Err(error) = spare.discard() {
-                    tracing::warn!("a spare database could not be removed: {error}");
-                }
-            }));
+            self.discard(spare);
         }
         None
+    }
+
+    /// Has spares made when few are left: several at a time, so that most new actors wake no thread.
+    fn refill(&self, stock: &Stock) {
+        let there = stock.ready.borrow().len() + stock.under_way.get();
+        if there > SPARES_LOW {
+            return;
+        }
+        let wanted = SPARES_PER_SHARD - there;
+        let first = self.asked.get();
+        self.asked.set(first + wanted as u64);
+        stock.under_way.set(stock.under_way.get() + wanted);
+        let (folder, config, making) = (self.folder.clone(), self.config.clone(), stock.making.clone());
+        let template = stock.template.clone();
+        self.offload.submit(Box::new(move || {
+            for number in (first..).take(wanted) {
+                let path = folder.join(format!("{number}.db"));
+                let made = match &template {
+                    Some(template) => Spare::make_like(template, &path, &config),
+                    None => Spare::make(&path, &config),
+                };
+                if let Err(error) = &made {
+                    tracing::warn!("no spare database: {error}");
+                }
+                // Nobody waits for those of a kind that was let go.
+                let unwanted = making.send(made.ok()).err().and_then(|unsent| unsent.0);
+                if let Some(Err(error)) = unwanted.map(Spare::discard) {
+                    tracing::warn!("a spare database could not be removed: {error}");
+                }
+            }
+        }));
+    }
+}
+
+impl Stock {
+    fn new(template: Option<Arc<Template>>) -> Self {
+        let (making, made) = mpsc::channel();
+        Self { template, ready: RefCell::default(), made, making, under_way: Cell::new(0) }
+    }
+
+    fn take(&self) -> Option<Spare> {
+        self.gather();
+        self.ready.borrow_mut().pop_front()
     }
 
     /// Takes what the threads have made.
@@ -78,28 +164,5 @@ impl Spares {
             self.under_way.set(self.under_way.get().saturating_sub(1));
             self.ready.borrow_mut().extend(made);
         }
-    }
-
-    /// Has spares made when few are left: several at a time, so that most new actors wake no thread.
-    fn refill(&self) {
-        let there = self.ready.borrow().len() + self.under_way.get();
-        if there > SPARES_LOW {
-            return;
-        }
-        let wanted = SPARES_PER_SHARD - there;
-        let first = self.asked.get();
-        self.asked.set(first + wanted as u64);
-        self.under_way.set(self.under_way.get() + wanted);
-        let (folder, config, making) = (self.folder.clone(), self.config.clone(), self.making.clone());
-        self.offload.submit(Box::new(move || {
-            for number in (first..).take(wanted) {
-                let made = Spare::make(&folder.join(format!("{number}.db")), &config);
-                if let Err(error) = &made {
-                    tracing::warn!("no spare database: {error}");
-                }
-                // A shard that is gone needs none.
-                let _ = making.send(made.ok());
-            }
-        }));
     }
 }

@@ -38,12 +38,6 @@ use crate::{
     state::{Code, NodeState},
 };
 
-/// Between a start that calls for more instances and the making of them.
-const INSTANCES_AHEAD_PAUSE: Duration = Duration::from_millis(1);
-
-/// A start that takes longer is not made ahead.
-const INSTANCES_AHEAD_WITHIN: Duration = Duration::from_secs(1);
-
 /// A database that is being looked at for an alarm is free again soon.
 const LOOKED_AT_PAUSE: Duration = Duration::from_millis(5);
 const LOOKED_AT_TRIES_MAX: u32 = 40;
@@ -63,7 +57,7 @@ pub(crate) struct ShardWorld {
     pub(crate) book: Rc<Book>,
     /// Of the actors that are open, on a node with a bucket.
     replicas: RefCell<HashMap<ActorId, Rc<Replica>>>,
-    spares: Spares,
+    pub(super) spares: Spares,
     pub(super) instances: Instances,
 }
 
@@ -149,7 +143,7 @@ impl ShardWorld {
         Some(self.metered(component.version.instantiate(setting).await))
     }
 
-    fn setting(
+    pub(super) fn setting(
         &self,
         identity: Arc<Identity>,
         database: Option<Rc<Database>>,
@@ -169,30 +163,7 @@ impl ShardWorld {
         }
     }
 
-    /// Makes instances of a class for actors yet to come, a moment later and one at a time: the event for which the last
-    /// one was taken has not begun yet.
-    fn make_instances(&self, class: ActorClass) {
-        let Some(shard) = self.shard.get().and_then(Weak::upgrade) else { return };
-        let label = Label::new(&format!("instances of {class} made ahead"));
-        let sleeper = self.context.sleeper.clone();
-        let work = async move {
-            sleeper.sleep(INSTANCES_AHEAD_PAUSE).await;
-            let world = &shard.world;
-            while let Some(code) = world.instances.next(&class) {
-                let identity = world.identity(&class, "", 0, &code);
-                let setting = world.setting(identity, None, None, &code.env);
-                let making = code.version.instantiate_ahead(&setting);
-                let made = sleeper.timeout(INSTANCES_AHEAD_WITHIN, making).await.ok();
-                if !world.instances.made(&class, &code, made) {
-                    break;
-                }
-                glommio::executor().yield_now().await;
-            }
-        };
-        glommio::spawn_local(self.context.pulse.hold(label, work)).detach();
-    }
-
-    fn identity(&self, class: &ActorClass, name: &str, generation: u64, code: &Code) -> Arc<Identity> {
+    pub(super) fn identity(&self, class: &ActorClass, name: &str, generation: u64, code: &Code) -> Arc<Identity> {
         Arc::new(Identity {
             tenant: self.node.tenant.to_string(),
             class: class.to_string(),
@@ -289,7 +260,7 @@ impl World for ShardWorld {
             return Ok(named(id, database));
         }
         let path = self.database_path(id);
-        if let Some(database) = self.spares.place(&path) {
+        if let Some(database) = self.spare_for(id, &path) {
             return Ok(named(id, database));
         }
         let opened = if self.node.looking_for_alarms.load(Ordering::Acquire) {
