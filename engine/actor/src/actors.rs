@@ -140,6 +140,11 @@ impl<W: World> Actors<W> {
         }
     }
 
+    /// How many a sweep noted that have not been let [doze](Actors::doze) since.
+    pub fn drowsy(&self) -> usize {
+        self.drowsy.borrow().len()
+    }
+
     /// Lets the next `most` actors doze that a sweep noted and that are idle still; whether there are more. Not all
     /// at once: an event that arrives for one of them waits for those before it to be closed, and so does an actor
     /// that wakes.

@@ -95,7 +95,11 @@ impl Version {
     ///
     /// # Errors
     /// [`AheadError`].
-    pub async fn rehearse_init(&self, setting: &Setting, spare: Spare) -> Result<Option<Template>, AheadError> {
+    pub async fn rehearse_init(
+        &self,
+        setting: &Setting,
+        spare: Spare,
+    ) -> Result<Option<Template>, AheadError> {
         let asked = Asked::minding_moment();
         let made = self.make(setting, Some(asked.clone())).await;
         if asked.has() {

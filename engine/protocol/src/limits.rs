@@ -286,13 +286,13 @@ pub const SPARES_LOW: usize = 4;
 pub const TEMPLATES_PER_SHARD: usize = 4;
 
 /// Instances a shard keeps made ahead for actors of one class of which several started lately.
-pub const INSTANCES_AHEAD: usize = 4;
+pub const INSTANCES_AHEAD: usize = 6;
 
 /// As [`INSTANCES_AHEAD`], of all classes together.
 pub const INSTANCES_AHEAD_PER_SHARD: usize = 16;
 
 /// With so many left of a class, more are made.
-pub const INSTANCES_AHEAD_LOW: usize = 1;
+pub const INSTANCES_AHEAD_LOW: usize = 3;
 
 /// They are let go when no actor of the class started for so long.
 pub const INSTANCES_AHEAD_IDLE: Duration = Duration::from_secs(10);

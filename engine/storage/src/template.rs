@@ -39,7 +39,8 @@ impl Template {
         let Some(version) = database.init_version()? else { return Ok(None) };
         let read = |connection: &Connection, _: &_| Ok(read(connection));
         let wal = database.elsewhere(offload, "reading what on-init left", read).await?;
-        let wal = wal.map_err(|error| Error::refused(format!("what on-init left cannot be read: {error}")))?;
+        let wal =
+            wal.map_err(|error| Error::refused(format!("what on-init left cannot be read: {error}")))?;
         Ok(wal.map(|wal| Self { version, wal }))
     }
 
@@ -62,9 +63,8 @@ impl Template {
 fn read(connection: &Connection) -> io::Result<Option<Vec<u8>>> {
     let hooks = &connection.hooks;
     let wal = beside(connection.path(), "-wal");
-    let is_same = !hooks.depends_on_moment.get()
-        && !hooks.is_personal.get()
-        && is_all(connection.path(), &wal)?;
+    let is_same =
+        !hooks.depends_on_moment.get() && !hooks.is_personal.get() && is_all(connection.path(), &wal)?;
     if is_same { fs::read(&wal).map(Some) } else { Ok(None) }
 }
 

@@ -16,6 +16,13 @@ fn latest_spare(data_dir: &Path) -> Option<u64> {
     names.filter_map(|name| name.strip_suffix(".db")?.parse().ok()).max()
 }
 
+/// Whether a spare of a node of one shard holds what `on-init` left elsewhere: an empty one has an empty WAL.
+fn a_spare_has_begun(data_dir: &Path) -> bool {
+    let entries = std::fs::read_dir(data_dir.join("spares/0")).unwrap().flatten();
+    let mut wals = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with("-wal"));
+    wals.any(|wal| wal.metadata().is_ok_and(|found| found.len() > 0))
+}
+
 fn databases(data_dir: &Path, class: &str) -> usize {
     let entries = std::fs::read_dir(data_dir.join("actors/default").join(class)).unwrap();
     entries.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "db")).count()
@@ -43,6 +50,31 @@ fn new_actors_take_databases_made_ahead_and_keep_their_data_when_the_node_is_kil
     assert_eq!(latest_spare(folder.path()), None, "the next one removes them");
     for actor in 0..ACTORS {
         assert_eq!(node.get(&format!("/actor/counter/a{actor}")).expect(200).text, "2\n");
+    }
+    assert_eq!(node.metric("wasmkeep_host_bugs_total", ""), 0.0);
+    let (status, log) = node.stop();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(!log.contains("spare"), "{log}");
+}
+
+#[test]
+fn what_on_init_leaves_is_given_to_new_actors_whose_data_are_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::start_on(folder.path(), &["--shards=1"]);
+    let notes = |actor: usize| format!("/actor/notes/n{actor}/notes");
+    for actor in 0..ACTORS {
+        assert_eq!(node.get(&notes(actor)).expect(200).json(), json!([]), "it begins empty");
+        let note = json!({ "title": format!("of n{actor}"), "body": "some words" }).to_string();
+        node.post(&notes(actor), &note).expect(201);
+    }
+    eventually("spares begin with it", || a_spare_has_begun(folder.path()));
+    node.kill();
+
+    let node = Node::start_on(folder.path(), &["--shards=1"]);
+    for actor in 0..ACTORS {
+        let found = node.get(&format!("{}?q=words", notes(actor))).expect(200).json();
+        assert_eq!(found.as_array().map(Vec::len), Some(1), "{found}");
+        assert_eq!(found[0]["title"], json!(format!("of n{actor}")));
     }
     assert_eq!(node.metric("wasmkeep_host_bugs_total", ""), 0.0);
     let (status, log) = node.stop();

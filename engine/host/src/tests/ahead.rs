@@ -1,9 +1,9 @@
 //! Instances that are made before they have an actor.
 
-use std::rc::Rc;
+use std::{path::Path, rc::Rc};
 
 use wasmkeep_actor::TurnEnd;
-use wasmkeep_storage::{Config, Database};
+use wasmkeep_storage::{Config, Database, Spare, Template, Value};
 
 use super::kit::{self, GuestText, block_on, exchange, get};
 use crate::{AheadError, Setting};
@@ -77,4 +77,82 @@ fn clocks_and_chance_are_nobodys_and_a_failed_start_is_told() {
     let version = kit::version(&beginning("", "unreachable"));
     let failed = block_on(version.instantiate_ahead(&kit::setting())).err();
     assert!(matches!(failed, Some(AheadError::Failed(_))), "{failed:?}");
+}
+
+/// `on-init` is `init`; what it gives is where its result lies.
+fn with_init(mut guest: GuestText, imports: &str, code: &str, init: &str) -> Vec<u8> {
+    let text = guest.text("up");
+    guest
+        .world("include wasmkeep:actor/hook-init@0.2.0;")
+        .import(imports)
+        .code(&format!(r#"{code} (func (export "on-init") (result i32) {init})"#))
+        .handle(&format!("(call $say (i32.const 200) {text})"))
+}
+
+/// What `on-init` leaves; the database's folder is looked after by the caller.
+fn rehearse(folder: &Path, wasm: &[u8]) -> Result<Option<Template>, AheadError> {
+    let spare = Spare::make(&folder.join("1.db"), &Config::default()).unwrap();
+    block_on(kit::version(wasm).rehearse_init(&kit::setting(), spare))
+}
+
+const EXEC: &str =
+    r#"(import "wasmkeep:actor/storage@0.2.0" "exec-script" (func $script (param i32 i32 i32)))"#;
+
+#[test]
+fn what_on_init_writes_is_for_every_actor_of_the_class() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut guest = GuestText::new();
+    let sql = guest.text("CREATE TABLE a(x); INSERT INTO a VALUES(7)");
+    let wasm = with_init(guest, EXEC, "", &format!("(call $script {sql} (i32.const 96)) (i32.const 64)"));
+    let template = rehearse(folder.path(), &wasm).unwrap().expect("nothing in it is an actor's own");
+    let spare = Spare::make_like(&template, &folder.path().join("2.db"), &Config::default()).unwrap();
+    let database = spare.into_database();
+    assert_eq!(database.init_version().unwrap().as_deref(), Some(kit::version(&wasm).id()));
+    let rows = block_on(database.query("SELECT x FROM a", vec![])).unwrap().rows;
+    assert_eq!(rows, [[Value::Integer(7)]]);
+}
+
+#[test]
+fn an_on_init_that_asks_for_its_actor_the_time_or_chance_runs_for_each() {
+    let alarm = r#"(import "wasmkeep:actor/alarms@0.2.0" "clear" (func $alarm (param i32)))"#;
+    let delete = r#"(import "wasmkeep:actor/storage@0.2.0" "delete-self" (func $delete))"#;
+    let now = r#"(import "wasi:clocks/monotonic-clock@0.2.12" "now" (func $now (result i64)))"#;
+    let wall = r#"(import "wasi:clocks/wall-clock@0.2.12" "now" (func $wall (param i32)))"#;
+    let random = r#"(import "wasi:random/random@0.2.12" "get-random-u64" (func $random (result i64)))"#;
+    let insecure =
+        r#"(import "wasi:random/insecure@0.2.12" "get-insecure-random-u64" (func $random (result i64)))"#;
+    let out = r#"(import "wasi:cli/stdout@0.2.12" "get-stdout" (func $stdout (result i32)))"#;
+    for (imports, asks) in [
+        (CONTEXT, "(call $self (i32.const 32))"),
+        (alarm, "(call $alarm (i32.const 32))"),
+        (delete, "(call $delete)"),
+        (now, "(drop (call $now))"),
+        (wall, "(call $wall (i32.const 32))"),
+        (random, "(drop (call $random))"),
+        (insecure, "(drop (call $random))"),
+        (out, "(drop (call $write (call $stdout) (i32.const 1024) (i32.const 2)))"),
+        // It may have failed for what it was refused.
+        (alarm, "(call $alarm (i32.const 32)) unreachable"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let init = format!("{asks} (i32.const 64)");
+        let left = rehearse(folder.path(), &with_init(GuestText::new(), imports, "", &init));
+        assert_eq!(left.err(), Some(AheadError::AsksForActor), "{asks}");
+    }
+}
+
+#[test]
+fn chance_drawn_while_an_instance_is_made_may_go_into_its_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let random = r#"(import "wasi:random/random@0.2.12" "get-random-u64" (func $random (result i64)))"#;
+    let begin = r#"(func (export "_initialize") (drop (call $random)))"#;
+    let left = rehearse(folder.path(), &with_init(GuestText::new(), random, begin, "(i32.const 64)"));
+    assert_eq!(left.err(), Some(AheadError::AsksForActor));
+}
+
+#[test]
+fn an_on_init_that_fails_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let left = rehearse(folder.path(), &with_init(GuestText::new(), "", "", "unreachable"));
+    assert!(left.is_err(), "{left:?}");
 }

@@ -19,4 +19,5 @@ mod spares;
 mod stack;
 mod statements;
 mod sums;
+mod templates;
 mod values;

@@ -45,6 +45,7 @@ impl OffloadPool {
         for index in 0..threads.max(1) {
             let (jobs, panics) = (jobs.clone(), panics.clone());
             thread::Builder::new().name(format!("offload-{index}")).spawn(move || {
+                yield_to_shards();
                 while let Ok(job) = jobs.recv() {
                     if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
                         panics.fetch_add(1, Ordering::Relaxed);
@@ -104,6 +105,22 @@ impl wasmkeep_storage::Offload for OffloadPool {
 impl fmt::Debug for OffloadPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OffloadPool").field("waiting", &self.waiting()).finish_non_exhaustive()
+    }
+}
+
+/// A thread that is woken with work takes the core of the shard that woke it, in the middle of an event. As batch work
+/// it waits until that shard is done, or goes to an idle core; its share of a core is the same.
+fn yield_to_shards() {
+    // SAFETY: plain data.
+    let parameters = unsafe { std::mem::zeroed::<libc::sched_param>() };
+    // SAFETY: the calling thread, and parameters that live through the call. Needs no privilege; where it fails all the
+    // same, the threads are as others.
+    let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
+    if set != 0 {
+        tracing::debug!(
+            "threads for blocking work are scheduled like shards: {}",
+            io::Error::last_os_error()
+        );
     }
 }
 

@@ -1,5 +1,5 @@
 //! Coarse waits: limits of events, idle connections, hibernation. Owns one timer of the executor per shard
-//! however many waits there are; precise short sleeps are not its business.
+//! however many waits there are; a short wait has a timer of its own.
 //!
 //! A wait ends at its time or up to [`GRAIN`] later. The driver sleeps until the next slot that has a wait, so a
 //! shard with nothing to wait for wakes for nothing.
@@ -86,6 +86,15 @@ impl Sleeper {
     /// A wait of `duration` from now.
     pub fn sleep(&self, duration: Duration) -> Sleep {
         self.sleep_until(Instant::now() + duration)
+    }
+
+    /// A wait that a [`GRAIN`] more would spoil: with a timer of its own where it is shorter.
+    pub async fn pause(&self, duration: Duration) {
+        if duration < GRAIN {
+            glommio::timer::sleep(duration).await;
+        } else {
+            self.sleep(duration).await;
+        }
     }
 
     /// A wait until `deadline`.

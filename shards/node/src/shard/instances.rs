@@ -163,7 +163,14 @@ impl Instances {
 
 impl Stock {
     fn new(code: &Arc<Code>, now: Duration) -> Self {
-        Self { code: Arc::clone(code), ready: VecDeque::new(), is_making: false, is_barred: false, template: Prospect::Untried, used: now }
+        Self {
+            code: Arc::clone(code),
+            ready: VecDeque::new(),
+            is_making: false,
+            is_barred: false,
+            template: Prospect::Untried,
+            used: now,
+        }
     }
 
     fn take(&mut self, code: &Arc<Code>, now: Duration) -> Option<(SpareInstance, Share)> {

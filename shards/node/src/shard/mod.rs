@@ -53,9 +53,12 @@ const MESH_WAIT: Duration = Duration::from_secs(1);
 /// How often idle actors are looked for, at most; less often when nothing could be idle long enough.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// Actors that close their databases at the same time when many fall idle together, and the pause before the next
-/// so many: an offload thread is at it for a few milliseconds each time, and 3,000 actors take a second.
-const DOZES_AT_ONCE: usize = 32;
+/// Actors that fell idle in one interval of the sweep close their databases over most of the next, in so many steps: all at
+/// once they would take the cores from actors at work, and the memory that they give back would be gone when new
+/// ones want it.
+const DOZE_STEPS: usize = 80;
+
+/// Between two steps.
 const DOZE_PAUSE: Duration = Duration::from_millis(10);
 
 /// What shards send each other.
@@ -224,8 +227,9 @@ impl Shard {
                 shard.actors.sweep();
                 shard.world.instances.sweep(shard.node.now());
                 shard.world.spares.sweep();
-                while shard.actors.doze(DOZES_AT_ONCE) {
-                    shard.context.sleeper.sleep(DOZE_PAUSE).await;
+                let at_once = shard.actors.drowsy().div_ceil(DOZE_STEPS);
+                while shard.actors.doze(at_once) {
+                    shard.context.sleeper.pause(DOZE_PAUSE).await;
                 }
             }
             shard.world.instances.clear();

@@ -39,6 +39,8 @@ struct Stock {
     made: Receiver<Option<Spare>>,
     making: Sender<Option<Spare>>,
     under_way: Cell<usize>,
+    /// An actor came, and few are left.
+    is_short: Cell<bool>,
 }
 
 impl Spares {
@@ -54,8 +56,20 @@ impl Spares {
         let wanted = begun.as_deref().unwrap_or(&self.blank);
         let at_hand = [wanted, &self.blank].into_iter().find_map(|stock| Some((stock, stock.take()?)));
         let placed = at_hand.and_then(|(stock, spare)| self.try_to_place(spare, stock, path));
-        self.refill(wanted);
+        wanted.is_short.set(wanted.count() <= SPARES_LOW);
         placed
+    }
+
+    /// Whether [`Spares::refill`] is called for.
+    pub(super) fn is_short(&self) -> bool {
+        self.blank.is_short.get() || self.begun.borrow().iter().any(|stock| stock.is_short.get())
+    }
+
+    /// Has those made of which few are left.
+    pub(super) fn refill(&self) {
+        let begun = self.begun.borrow();
+        let stocks = begun.iter().map(Rc::as_ref).chain([&self.blank]);
+        stocks.filter(|stock| stock.is_short.take()).for_each(|stock| self.make(stock));
     }
 
     /// An empty one, if one is at hand.
@@ -75,7 +89,8 @@ impl Spares {
     /// Those like `template`, of which the shard keeps a few kinds.
     fn stock_of(&self, template: &Arc<Template>) -> Rc<Stock> {
         let mut begun = self.begun.borrow_mut();
-        let is_its = |stock: &Rc<Stock>| stock.template.as_ref().is_some_and(|its| Arc::ptr_eq(its, template));
+        let is_its =
+            |stock: &Rc<Stock>| stock.template.as_ref().is_some_and(|its| Arc::ptr_eq(its, template));
         let stock = match begun.iter().position(is_its) {
             Some(at) => begun.remove(at),
             None => Rc::new(Stock::new(Some(Arc::clone(template)))),
@@ -115,13 +130,9 @@ impl Spares {
         None
     }
 
-    /// Has spares made when few are left: several at a time, so that most new actors wake no thread.
-    fn refill(&self, stock: &Stock) {
-        let there = stock.ready.borrow().len() + stock.under_way.get();
-        if there > SPARES_LOW {
-            return;
-        }
-        let wanted = SPARES_PER_SHARD - there;
+    /// Several at a time, so that most new actors wake no thread.
+    fn make(&self, stock: &Stock) {
+        let wanted = SPARES_PER_SHARD.saturating_sub(stock.count());
         let first = self.asked.get();
         self.asked.set(first + wanted as u64);
         stock.under_way.set(stock.under_way.get() + wanted);
@@ -150,12 +161,24 @@ impl Spares {
 impl Stock {
     fn new(template: Option<Arc<Template>>) -> Self {
         let (making, made) = mpsc::channel();
-        Self { template, ready: RefCell::default(), made, making, under_way: Cell::new(0) }
+        Self {
+            template,
+            ready: RefCell::default(),
+            made,
+            making,
+            under_way: Cell::new(0),
+            is_short: Cell::new(false),
+        }
     }
 
     fn take(&self) -> Option<Spare> {
         self.gather();
         self.ready.borrow_mut().pop_front()
+    }
+
+    /// With those that are being made.
+    fn count(&self) -> usize {
+        self.ready.borrow().len() + self.under_way.get()
     }
 
     /// Takes what the threads have made.

@@ -1,7 +1,7 @@
 //! What a shard offers its actors: the executor, the offload threads, databases, instances.
 
 use std::{
-    cell::{OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::HashMap,
     path::{Path, PathBuf},
     rc::{Rc, Weak},
@@ -58,6 +58,8 @@ pub(crate) struct ShardWorld {
     /// Of the actors that are open, on a node with a bucket.
     replicas: RefCell<HashMap<ActorId, Rc<Replica>>>,
     pub(super) spares: Spares,
+    /// Somebody is about to have spares made.
+    pub(super) making_spares: Cell<bool>,
     pub(super) instances: Instances,
 }
 
@@ -93,6 +95,7 @@ impl ShardWorld {
             book,
             replicas,
             spares,
+            making_spares: Cell::new(false),
             instances,
         }
     }
@@ -117,7 +120,7 @@ impl ShardWorld {
             match Database::open_on(&*self.offload, path, &self.node.storage).await {
                 Err(OpenError::Locked { .. }) if tries < LOOKED_AT_TRIES_MAX => {
                     tries += 1;
-                    self.context.sleeper.sleep(LOOKED_AT_PAUSE).await;
+                    self.context.sleeper.pause(LOOKED_AT_PAUSE).await;
                 }
                 opened => {
                     let database = opened?;
@@ -163,7 +166,13 @@ impl ShardWorld {
         }
     }
 
-    pub(super) fn identity(&self, class: &ActorClass, name: &str, generation: u64, code: &Code) -> Arc<Identity> {
+    pub(super) fn identity(
+        &self,
+        class: &ActorClass,
+        name: &str,
+        generation: u64,
+        code: &Code,
+    ) -> Arc<Identity> {
         Arc::new(Identity {
             tenant: self.node.tenant.to_string(),
             class: class.to_string(),
@@ -218,7 +227,7 @@ impl World for ShardWorld {
     }
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> {
-        self.context.sleeper.sleep(duration)
+        self.context.sleeper.pause(duration)
     }
 
     fn spawn(&self, id: &ActorId, task: impl Future<Output = ()> + 'static) {
