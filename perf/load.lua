@@ -1,7 +1,8 @@
--- What wrk sends. Arguments after `--`: METHOD MODE PREFIX SUFFIX [ACTORS]
+-- What wrk sends. Arguments after `--`: METHOD MODE PREFIX SUFFIX [ACTORS [PAUSE_MS]]
 --   MODE hot     one actor, PREFIX..SUFFIX
 --        spread  one of ACTORS actors, drawn anew for each request
 --        fresh   an actor never asked before; needs one thread (-t1)
+--   PAUSE_MS between an answer and the next request of its connection
 -- At the end one line RESULT with the figures; times in microseconds.
 
 local prefix, suffix
@@ -23,6 +24,10 @@ function init(arguments)
     end
   else
     error("no such mode: " .. tostring(mode))
+  end
+  local pause = tonumber(arguments[6]) or 0
+  if pause > 0 then
+    delay = function() return pause end
   end
 end
 

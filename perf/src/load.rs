@@ -45,6 +45,8 @@ pub struct Load<'a> {
     pub suffix: &'a str,
     /// Kept-alive connections, each with one request under way.
     pub connections: u32,
+    /// Between an answer and the next request of its connection, in milliseconds.
+    pub pause_ms: u64,
     /// How long.
     pub seconds: u64,
 }
@@ -96,7 +98,8 @@ impl Client {
         command.arg("-t1").arg(format!("-c{}", load.connections)).arg(format!("-d{}s", load.seconds));
         command.arg(format!("--timeout={TIMEOUT_SECONDS}s")).arg("-s").arg(&self.load_script);
         command.arg(format!("http://{address}")).arg("--");
-        command.args([load.method, mode, load.prefix, load.suffix, &actors.to_string()]);
+        command.args([load.method, mode, load.prefix, load.suffix]);
+        command.args([actors.to_string(), load.pause_ms.to_string()]);
         let output = command.stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("{:?} cannot be run", self.wrk))?;
         let text = String::from_utf8_lossy(&output.stdout);

@@ -18,6 +18,9 @@ const CONNECTIONS: u32 = 32;
 /// Actors of the spread scenario.
 const SPREAD_ACTORS: usize = 1000;
 
+/// Between two first requests where it is their latency that is measured, and not how many actors a machine can make.
+const PACE_MS: u64 = 2;
+
 /// Before anything is measured: code is compiled, caches are filled, both servers reach their speed.
 const WARM_UP_SECONDS: u64 = 2;
 
@@ -44,7 +47,9 @@ pub enum Scenario {
     SpreadWrite,
     /// One connection adds to one new counter after another.
     FirstAlone,
-    /// 32 connections do.
+    /// One connection does, with a pause before each.
+    FirstPaced,
+    /// 32 connections do, without.
     FirstCrowded,
 }
 
@@ -53,11 +58,18 @@ impl Scenario {
     #[must_use]
     pub fn of(ground: Ground) -> &'static [Self] {
         match ground {
-            Ground::Memory => {
-                &[Self::HotWrite, Self::HotRead, Self::SpreadWrite, Self::FirstAlone, Self::FirstCrowded]
-            }
+            Ground::Memory => &[
+                Self::HotWrite,
+                Self::HotRead,
+                Self::SpreadWrite,
+                Self::FirstPaced,
+                Self::FirstAlone,
+                Self::FirstCrowded,
+            ],
             // Reads do not touch the disk.
-            Ground::Disk => &[Self::HotWrite, Self::SpreadWrite, Self::FirstAlone, Self::FirstCrowded],
+            Ground::Disk => {
+                &[Self::HotWrite, Self::SpreadWrite, Self::FirstPaced, Self::FirstAlone, Self::FirstCrowded]
+            }
         }
     }
 
@@ -68,6 +80,7 @@ impl Scenario {
             Self::HotWrite => "one actor, write, 32 connections",
             Self::HotRead => "one actor, read, 32 connections",
             Self::SpreadWrite => "1,000 actors, write, 32 connections",
+            Self::FirstPaced => "first request to a new actor, after 2 ms of rest",
             Self::FirstAlone => "first request to a new actor, 1 connection",
             Self::FirstCrowded => "first request to a new actor, 32 connections",
         }
@@ -78,11 +91,13 @@ impl Scenario {
             Self::HotWrite => ("POST", Aim::Hot, HOT, CONNECTIONS),
             Self::HotRead => ("GET", Aim::Hot, HOT, CONNECTIONS),
             Self::SpreadWrite => ("POST", Aim::Spread(SPREAD_ACTORS), "/actor/counter/spread-", CONNECTIONS),
+            Self::FirstPaced => ("POST", Aim::Fresh, "/actor/counter/paced-", 1),
             Self::FirstAlone => ("POST", Aim::Fresh, "/actor/counter/alone-", 1),
             Self::FirstCrowded => ("POST", Aim::Fresh, "/actor/counter/crowd-", CONNECTIONS),
         };
         let suffix = if method == "GET" { "" } else { suffix };
-        Load { method, aim, prefix, suffix, connections, seconds }
+        let pause_ms = if self == Self::FirstPaced { PACE_MS } else { 0 };
+        Load { method, aim, prefix, suffix, connections, pause_ms, seconds }
     }
 }
 

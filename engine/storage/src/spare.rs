@@ -42,7 +42,7 @@ impl Spare {
     /// As there.
     pub fn make_like(template: &Template, path: &Path, config: &Config) -> Result<Self, OpenError> {
         let database = Database::open_new(path, Some(template.wal()), config)?;
-        template.check(&database)?;
+        template.learn(&database)?;
         Ok(Self(Box::new(database)))
     }
 

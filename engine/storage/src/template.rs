@@ -11,6 +11,7 @@ use crate::{
     error::{Error, OpenError},
     image::{self, beside},
     offload::Offload,
+    wal,
 };
 
 /// A WAL that is longer is not kept in memory.
@@ -20,6 +21,7 @@ const WAL_BYTES_MAX: u64 = 256 << 10;
 /// own would be after its `on-init`, also for a crash: the file is as all begin, and the WAL says what was written.
 pub struct Template {
     version: String,
+    frames: u32,
     wal: Vec<u8>,
 }
 
@@ -41,31 +43,40 @@ impl Template {
         let wal = database.elsewhere(offload, "reading what on-init left", read).await?;
         let wal =
             wal.map_err(|error| Error::refused(format!("what on-init left cannot be read: {error}")))?;
-        Ok(wal.map(|wal| Self { version, wal }))
+        Ok(wal.map(|(frames, wal)| Self { version, frames, wal }))
     }
 
     pub(crate) fn wal(&self) -> &[u8] {
         &self.wal
     }
 
-    /// Whether `database`, which was just made of it, is what it should be.
-    pub(crate) fn check(&self, database: &Database) -> Result<(), OpenError> {
-        let found = database.init_version();
-        if found.as_ref().is_ok_and(|version| version.as_deref() == Some(&*self.version)) {
-            return Ok(());
+    /// Checks that `database`, which was just made of it, took over the whole of it: SQLite found each frame sound.
+    pub(crate) fn learn(&self, database: &Database) -> Result<(), OpenError> {
+        let damaged = |message: String| OpenError::Damaged { path: database.path().to_owned(), message };
+        let connection = database.here().map_err(|error| damaged(error.to_string()))?;
+        let (found, wanted) = (connection.wal_frames(), self.frames);
+        if found != Some(wanted) {
+            return Err(damaged(format!("{found:?} of {wanted} frames were taken over")));
         }
-        let message = found.err().map_or_else(|| "on-init has not run".to_owned(), |error| error.to_string());
-        Err(OpenError::Damaged { path: database.path().to_owned(), message })
+        // The row that says so is in them.
+        connection.has_rows.set(true);
+        *database.version.borrow_mut() = Some(Some(self.version.clone()));
+        Ok(())
     }
 }
 
-/// The WAL, if that is all there is and another connection would come to the same.
-fn read(connection: &Connection) -> io::Result<Option<Vec<u8>>> {
+/// The frames of the WAL and the WAL, if that is all there is and another connection would come to the same.
+fn read(connection: &Connection) -> io::Result<Option<(u32, Vec<u8>)>> {
     let hooks = &connection.hooks;
-    let wal = beside(connection.path(), "-wal");
-    let is_same =
-        !hooks.depends_on_moment.get() && !hooks.is_personal.get() && is_all(connection.path(), &wal)?;
-    if is_same { fs::read(&wal).map(Some) } else { Ok(None) }
+    let Some(frames) = connection.wal_frames() else { return Ok(None) };
+    let log = beside(connection.path(), "-wal");
+    let is_same = !hooks.depends_on_moment.get() && !hooks.is_personal.get();
+    if !is_same || !is_all(connection.path(), &log)? {
+        return Ok(None);
+    }
+    let mut content = fs::read(&log)?;
+    content.truncate(wal::offset_of(frames) as usize);
+    Ok(Some((frames, content)))
 }
 
 /// Nothing of the WAL has been moved into the file.

@@ -52,7 +52,7 @@ impl Outcome {
 #[must_use]
 pub fn targets() -> Vec<Target> {
     use Bound::{AtLeast, AtMost};
-    use Scenario::{FirstAlone, HotRead, HotWrite};
+    use Scenario::{FirstAlone, FirstPaced, HotRead, HotWrite};
     let of = |title, scenario, figure: fn(&Summary) -> f64, bound| Target {
         title,
         bound,
@@ -65,7 +65,13 @@ pub fn targets() -> Vec<Target> {
         of("requests/s, one actor, read", HotRead, |of| of.per_second, AtLeast(6.0)),
         of("p99, one actor, write", HotWrite, |of| of.p99_us, AtMost(0.2)),
         of("p99, one actor, read", HotRead, |of| of.p99_us, AtMost(0.2)),
-        of("p50, first request to a new actor", FirstAlone, |of| of.p50_us, AtMost(0.25)),
+        of("p50, first request to a new actor, after rest", FirstPaced, |of| of.p50_us, AtMost(0.25)),
+        of(
+            "p50, first request to a new actor, one after the other",
+            FirstAlone,
+            |of| of.p50_us,
+            AtMost(0.25),
+        ),
         Target { title: "memory per actor in memory", bound: AtMost(0.25), figure: Figure::MemoryPerActor },
     ]
 }

@@ -10,8 +10,11 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Address space of a block, in bytes, and its alignment. An ordinary connection touches half of it.
+/// Address space of a block, in bytes, and its alignment.
 pub(crate) const BLOCK_BYTES: usize = 128 << 10;
+
+/// What an ordinary connection touches of a block, in bytes.
+const ORDINARY_BYTES: usize = BLOCK_BYTES / 2;
 
 /// Blocks asked of the system at once.
 const BLOCKS_PER_SLAB: usize = 32;
@@ -55,7 +58,11 @@ fn class(bytes: usize) -> Option<(usize, usize)> {
 impl Arena {
     /// A block for one connection; `None` when the system has no memory.
     pub(crate) fn take() -> Option<NonNull<Self>> {
-        let block = pool().take()?.cast::<Self>();
+        let (block, is_cold) = pool().take()?;
+        if is_cold {
+            populate(block);
+        }
+        let block = block.cast::<Self>();
         let arena = Self { fresh: size_of::<Self>().next_multiple_of(16), live: 0, free: [0; CLASSES] };
         // SAFETY: the block is ours alone, large enough and aligned.
         unsafe { block.write(arena) };
@@ -138,6 +145,13 @@ struct Block(NonNull<u8>);
 // SAFETY: a block in the pool is nobody's memory.
 unsafe impl Send for Block {}
 
+/// Has the system give the pages of a block in one call that nearly every connection would ask for one by one.
+fn populate(block: NonNull<u8>) {
+    // SAFETY: the block is whole pages of a mapping of our own. Should the call fail (a kernel before 5.14 does not know
+    // it), the pages come when they are touched.
+    unsafe { libc::madvise(block.as_ptr().cast(), ORDINARY_BYTES, libc::MADV_POPULATE_WRITE) };
+}
+
 fn pool() -> MutexGuard<'static, Pool> {
     static POOL: Mutex<Pool> = Mutex::new(Pool { warm: Vec::new(), cold: Vec::new() });
     // Whole at every step: nothing that panics runs under the lock but a push that finds no memory.
@@ -145,11 +159,13 @@ fn pool() -> MutexGuard<'static, Pool> {
 }
 
 impl Pool {
-    fn take(&mut self) -> Option<NonNull<u8>> {
+    /// A block, and whether it has no pages.
+    fn take(&mut self) -> Option<(NonNull<u8>, bool)> {
         if self.warm.is_empty() && self.cold.is_empty() {
             self.grow();
         }
-        self.warm.pop().or_else(|| self.cold.pop()).map(|block| block.0)
+        let warm = self.warm.pop().map(|block| (block.0, false));
+        warm.or_else(|| self.cold.pop().map(|block| (block.0, true)))
     }
 
     fn give(&mut self, block: NonNull<u8>) {

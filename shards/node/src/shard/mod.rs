@@ -225,15 +225,13 @@ impl Shard {
             while shard.actors.counts().0 > 0 {
                 shard.context.sleeper.sleep(every).await;
                 shard.actors.sweep();
-                shard.world.instances.sweep(shard.node.now());
-                shard.world.spares.sweep();
+                shard.world.ahead.sweep(shard.node.now());
                 let at_once = shard.actors.drowsy().div_ceil(DOZE_STEPS);
                 while shard.actors.doze(at_once) {
                     shard.context.sleeper.pause(DOZE_PAUSE).await;
                 }
             }
-            shard.world.instances.clear();
-            shard.world.spares.sweep();
+            shard.world.ahead.clear();
             shard.sweeping.set(false);
         })
         .detach();
@@ -265,7 +263,7 @@ impl Shard {
             sockets.none_left().await;
         };
         let _ = self.context.sleeper.timeout(SOCKET_CLOSE_WITHIN, none_left).await;
-        self.world.instances.clear();
+        self.world.ahead.clear();
         self.actors.counts().0
     }
 }

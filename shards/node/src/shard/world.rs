@@ -1,7 +1,7 @@
 //! What a shard offers its actors: the executor, the offload threads, databases, instances.
 
 use std::{
-    cell::{Cell, OnceCell, RefCell},
+    cell::{OnceCell, RefCell},
     collections::HashMap,
     path::{Path, PathBuf},
     rc::{Rc, Weak},
@@ -25,11 +25,10 @@ use wasmkeep_storage::{Database, Offload, OpenError};
 
 use super::{
     Shard,
+    ahead::Ahead,
     gate::{self, Gated, GatedCalls, GatedOutbound, GatedSockets},
     guest::{MemoryMeter, MeteredInstance},
-    instances::Instances,
     replica::{self, Means, Replica},
-    spares::Spares,
 };
 use crate::{
     metrics::ShardMetrics,
@@ -57,10 +56,7 @@ pub(crate) struct ShardWorld {
     pub(crate) book: Rc<Book>,
     /// Of the actors that are open, on a node with a bucket.
     replicas: RefCell<HashMap<ActorId, Rc<Replica>>>,
-    pub(super) spares: Spares,
-    /// Somebody is about to have spares made.
-    pub(super) making_spares: Cell<bool>,
-    pub(super) instances: Instances,
+    pub(super) ahead: Ahead,
 }
 
 impl ShardWorld {
@@ -79,25 +75,10 @@ impl ShardWorld {
         };
         let sockets = Sockets::new(rules, context.sleeper.clone(), node.metrics.sockets(context.index));
         let (memory, calls, shard) = (Rc::<MemoryMeter>::default(), OnceCell::new(), OnceCell::new());
-        let instances = Instances::new(Rc::clone(&memory));
         let replicas = RefCell::default();
         let folder = node.spares_dir.join(context.index.to_string());
-        let spares = Spares::new(folder, node.storage.clone(), Rc::clone(&offload));
-        Self {
-            node,
-            context,
-            offload,
-            metrics,
-            memory,
-            calls,
-            shard,
-            sockets,
-            book,
-            replicas,
-            spares,
-            making_spares: Cell::new(false),
-            instances,
-        }
+        let ahead = Ahead::new(Rc::clone(&memory), folder, node.storage.clone(), Rc::clone(&offload));
+        Self { node, context, offload, metrics, memory, calls, shard, sockets, book, replicas, ahead }
     }
 
     /// Puts an alarm found in a database into the book.
@@ -299,12 +280,12 @@ impl World for ShardWorld {
         let sockets = Rc::new(self.sockets.of(id)) as Rc<dyn wasmkeep_host::Sockets>;
         let setting = self.setting(identity, Some(Rc::clone(database)), Some(sockets), &code.env);
         let setting = self.gated(id, setting);
-        let started = match self.instances.take(&id.class, &code, &setting, self.now()) {
+        let started = match self.instance_for(&id.class, &code, &setting) {
             Some(instance) => Ok(instance),
             None => self.metered(code.version.instantiate(setting).await),
         };
-        if started.is_ok() && self.instances.note_start(&id.class, &code, self.now()) {
-            self.make_instances(id.class.clone());
+        if started.is_ok() {
+            self.note_start(&id.class, &code);
         }
         let started = started.map(|guest| guest.behind(Gated::new(self.replica(id), database)));
         if let Err(refusal) = &started {
