@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 
 use serde_json::json;
-use support::{Node, eventually};
+use support::{Node, eventually, guest};
 
 const ACTORS: usize = 40;
 
@@ -60,7 +60,9 @@ fn new_actors_take_databases_made_ahead_and_keep_their_data_when_the_node_is_kil
 #[test]
 fn what_on_init_leaves_is_given_to_new_actors_whose_data_are_their_own() {
     let folder = tempfile::tempdir().unwrap();
-    let node = Node::start_on(folder.path(), &["--shards=1"]);
+    let class = format!("--actor=notes={}", guest("notes").display());
+    let flags = ["--shards=1", &*class];
+    let node = Node::start_on(folder.path(), &flags);
     let notes = |actor: usize| format!("/actor/notes/n{actor}/notes");
     for actor in 0..ACTORS {
         assert_eq!(node.get(&notes(actor)).expect(200).json(), json!([]), "it begins empty");
@@ -70,7 +72,7 @@ fn what_on_init_leaves_is_given_to_new_actors_whose_data_are_their_own() {
     eventually("spares begin with it", || a_spare_has_begun(folder.path()));
     node.kill();
 
-    let node = Node::start_on(folder.path(), &["--shards=1"]);
+    let node = Node::start_on(folder.path(), &flags);
     for actor in 0..ACTORS {
         let found = node.get(&format!("{}?q=words", notes(actor))).expect(200).json();
         assert_eq!(found.as_array().map(Vec::len), Some(1), "{found}");
