@@ -109,6 +109,12 @@ impl View {
         self.stopping.iter()
     }
 
+    /// The nodes that hold nothing any more.
+    pub fn gone(&self) -> impl Iterator<Item = &NodeId> {
+        let is_gone = |peer: &Peer| peer.record.as_ref().is_ok_and(|record| record.is_gone(self.grace));
+        self.peers.iter().filter(move |(_, peer)| is_gone(peer)).map(|(node, _)| node)
+    }
+
     /// The nodes live at `now`, in the order of their ids.
     pub fn live(&self, now: Moment) -> impl Iterator<Item = (&NodeId, &NodeRecord)> {
         self.peers.iter().filter_map(move |(node, peer)| {

@@ -28,6 +28,9 @@ pub trait Looks {
     /// The cluster as this node sees it, while it may take actors.
     fn view(&self) -> Option<Arc<View>>;
 
+    /// Ends when [`Looks::view`] is another than `seen`.
+    fn view_after(&self, seen: Option<&Arc<View>>) -> impl Future<Output = ()>;
+
     /// Whether the actor is open here. Then its alarm is in this node's own timer, and an entry that it does not need
     /// is cleared away.
     fn is_here(&self, actor: &ActorId, post: &Post) -> bool;
@@ -65,10 +68,14 @@ impl<B: Bucket, S: Surroundings, L: Looks> Sweeps<B, S, L> {
         let (mut sweep, mut rest, mut under_way) = (Sweep::default(), None, FuturesUnordered::new());
         let mut list_at = self.surroundings.now() + first;
         loop {
+            let seen = self.looks.view();
+            if seen.as_ref().is_some_and(|view| sweep.somebody_left(view)) {
+                (list_at, rest) = (self.surroundings.now(), None);
+            }
             if self.surroundings.now() >= list_at {
                 list_at = self.surroundings.now() + ALARM_SWEEP_EVERY;
-                if let Some(view) = self.looks.view()
-                    && let Err(error) = self.list(&view, &mut sweep, &mut rest).await
+                if let Some(view) = &seen
+                    && let Err(error) = self.list(view, &mut sweep, &mut rest).await
                 {
                     tracing::warn!("the alarms in the bucket could not be listed: {error}");
                 }
@@ -77,6 +84,8 @@ impl<B: Bucket, S: Surroundings, L: Looks> Sweeps<B, S, L> {
                 under_way.push(self.look(due));
             }
             let time = pin!(self.until(list_at, sweep.next_ms()));
+            let another_view = pin!(self.looks.view_after(seen.as_ref()));
+            let time = select(time, another_view);
             let ended = pin!(async {
                 match under_way.next().await {
                     Some(ended) => ended,

@@ -79,6 +79,24 @@ fn an_alarm_whose_node_was_stopped_fires_on_another_when_it_is_due() {
     eventually("its entry is gone", || entries(&bucket, "x").is_empty());
 }
 
+// R-ALM-1, R-LEASE-6
+#[test]
+fn an_alarm_that_is_due_right_after_its_node_stopped_waits_for_no_sweep() {
+    let bucket = Bucket::new();
+    let (a, b) = bucket.pair();
+    let due_ms = set_in(&bucket, &a, "x", 3_000);
+    let (status, log) = a.stop();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let stopped_ms = now_ms();
+    eventually("it fires on the other node", || succeeded(&b) == 1.0);
+    let attempts = attempts(&b, "x");
+    let [(for_ms, at_ms)] = attempts[..] else { panic!("{attempts:?}") };
+    assert_eq!(for_ms, due_ms);
+    // A listing of the heartbeats, one of the alarms, and the actor's restore.
+    let latest_ms = due_ms.max(stopped_ms) + 3_000 + 2_000;
+    assert!(at_ms >= due_ms && at_ms <= latest_ms, "due {due_ms}, stopped {stopped_ms}, fired {at_ms}");
+}
+
 // R-ALM-1, cases A1 and A5
 #[test]
 fn the_bucket_lists_what_is_pending_and_nothing_else() {

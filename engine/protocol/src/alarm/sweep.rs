@@ -75,6 +75,8 @@ pub struct Sweep {
     queue: BTreeMap<(u64, Whose), Due>,
     under_way: BTreeSet<Whose>,
     refused: BTreeMap<Whose, Refused>,
+    /// Who had gone by the last view.
+    gone: Option<BTreeSet<NodeId>>,
 }
 
 impl Sweep {
@@ -83,6 +85,13 @@ impl Sweep {
     #[must_use]
     pub fn horizon_ms(now_ms: u64) -> u64 {
         now_ms.saturating_add(millis(ALARM_SWEEP_EVERY))
+    }
+
+    /// Whether a node has gone since the view before this: its alarms are the others' now, and a listing is due.
+    pub fn somebody_left(&mut self, view: &View) -> bool {
+        let gone: BTreeSet<NodeId> = view.gone().cloned().collect();
+        let before = self.gone.replace(gone);
+        before.is_some_and(|before| view.gone().any(|node| !before.contains(node)))
     }
 
     /// One listing's worth of entries that are due, which began with the first of all or went on behind the one before.

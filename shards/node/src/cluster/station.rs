@@ -2,7 +2,7 @@
 //! holds. Runs on one thread; the shards reach it by jobs.
 
 use std::{
-    cell::{OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::HashMap,
     path::PathBuf,
     rc::Rc,
@@ -10,6 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Waker,
     time::Duration,
 };
 
@@ -126,6 +127,8 @@ pub(super) struct Station {
     /// Waits of failed snapshots of actors that sleep (R-REPL-3).
     schedules: RefCell<HashMap<ActorId, SnapshotSchedule>>,
     pub(super) entries: Entries,
+    /// The sweeps, which wait for another view.
+    pub(super) viewing: Cell<Option<Waker>>,
     /// Itself, for the tasks it starts.
     this: OnceCell<std::rc::Weak<Self>>,
 }
@@ -152,6 +155,7 @@ impl Station {
             looked: RefCell::default(),
             schedules: RefCell::default(),
             entries,
+            viewing: Cell::default(),
             this: OnceCell::new(),
         });
         let _ = station.this.set(Rc::downgrade(&station));
@@ -196,7 +200,12 @@ impl Station {
                 (self.plan.tell)(Word::Lapsed);
             }
             Told::EndEvents => (self.plan.tell)(Word::EndEvents),
-            Told::View(view) => self.plan.view.store(view),
+            Told::View(view) => {
+                self.plan.view.store(view);
+                if let Some(viewing) = self.viewing.take() {
+                    viewing.wake();
+                }
+            }
             Told::Notice(notice) => tracing::warn!("{notice}"),
         }
     }

@@ -1,7 +1,7 @@
 //! What the node is to its sweeps of overdue alarms in the bucket (R-ALM-1): `replica` carries them out, the actors'
 //! shards look.
 
-use std::{rc::Rc, sync::Arc};
+use std::{future::poll_fn, rc::Rc, sync::Arc, task::Poll};
 
 use wasmkeep_core::{Lane, OnThread};
 use wasmkeep_protocol::{ActorId, alarm::Post, limits::ALARM_SWEEP_EVERY, view::View};
@@ -15,6 +15,21 @@ struct Sweeping(Rc<Station>);
 impl Looks for Sweeping {
     fn view(&self) -> Option<Arc<View>> {
         self.0.plan.lease.epoch().map(|_| self.0.plan.view.load_full())
+    }
+
+    async fn view_after(&self, seen: Option<&Arc<View>>) {
+        poll_fn(|cx| {
+            let is_same = match (self.view(), seen) {
+                (Some(now), Some(seen)) => Arc::ptr_eq(&now, seen),
+                (now, seen) => now.is_none() && seen.is_none(),
+            };
+            if !is_same {
+                return Poll::Ready(());
+            }
+            self.0.viewing.set(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
     }
 
     fn is_here(&self, actor: &ActorId, post: &Post) -> bool {

@@ -65,6 +65,28 @@ impl Cluster {
     }
 }
 
+// R-ALM-1
+#[test]
+fn a_listing_is_due_when_a_node_has_gone_since_the_view_before() {
+    let released = || ("b", NodeState::Released);
+    let watched =
+        |seconds| ("c", NodeState::Fenced { watched: Duration::from_secs(seconds), by: Some(node("a")) });
+    let mut sweep = Sweep::default();
+    for (nodes, left) in [
+        // Who had gone before this node knew of it is found by its first sweep.
+        (vec![released()], false),
+        (vec![released(), ("c", NodeState::Live)], false),
+        (vec![released(), watched(0)], false),
+        (vec![released(), watched(15)], true),
+        (vec![released(), watched(15)], false),
+        // It is back, and stops.
+        (vec![("b", NodeState::Live), watched(15)], false),
+        (vec![released(), watched(15)], true),
+    ] {
+        assert_eq!(sweep.somebody_left(&view(&nodes)), left, "{nodes:?}");
+    }
+}
+
 fn names(sweep: &mut Sweep, now_ms: u64) -> Vec<String> {
     std::iter::from_fn(|| sweep.next(now_ms)).map(|due| due.listed.whose.stem).collect()
 }
