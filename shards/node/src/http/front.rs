@@ -7,6 +7,7 @@ use super::{
     connection,
     connections::Member,
     linger::answer_and_close,
+    listening::Listening,
     moves::{Budget, MOVES_PER_SECOND},
     wire::{Rules, Wire},
 };
@@ -19,12 +20,12 @@ use futures::{
     FutureExt,
     future::{Either, select},
 };
-use glommio::net::{TcpListener, TcpStream};
+use glommio::net::TcpStream;
 use http::{Request, Response};
 use std::{
     cell::{Cell, OnceCell},
     fmt,
-    os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    os::fd::{FromRawFd, IntoRawFd, OwnedFd},
     panic::AssertUnwindSafe,
     pin::pin,
     rc::Rc,
@@ -38,6 +39,10 @@ const REFUSALS_MAX: usize = 64;
 /// Default of [`Config::rest_after`]: longer than the pauses of a client at work, and short enough that thousands
 /// of kept connections cost some 16 KiB each only while they are used.
 const REST_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a connection that has begun when a listener ends may take until it is made. Longer than between machines of
+/// one network.
+const HANDSHAKES_WITHIN: Duration = Duration::from_millis(5);
 
 /// Pause after a failed accept: out of descriptors, say, which only time cures.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -257,6 +262,8 @@ where
                     self.sleeper.sleep(ACCEPT_PAUSE).await;
                 }
                 Either::Right((_, in_ring)) => {
+                    listening.let_nobody_begin();
+                    self.sleeper.sleep(HANDSHAKES_WITHIN).await;
                     while let Some(Ok(stream)) = listening.listener.accept().now_or_never() {
                         take(stream);
                     }
@@ -329,32 +336,6 @@ where
             self.refusals.set(self.refusals.get() - 1);
         })
         .detach();
-    }
-}
-
-/// A listener in use.
-struct Listening {
-    listener: TcpListener,
-    /// Its socket, which it owns.
-    descriptor: RawFd,
-}
-
-impl From<std::net::TcpListener> for Listening {
-    fn from(listener: std::net::TcpListener) -> Self {
-        let descriptor = listener.into_raw_fd();
-        // SAFETY: the descriptor was owned by the listener and is owned by glommio's from here on.
-        Self { listener: unsafe { TcpListener::from_raw_fd(descriptor) }, descriptor }
-    }
-}
-
-impl Listening {
-    /// From here on the kernel refuses connections. Closing would do so only once the ring lets go of the socket, and
-    /// who connected until then would be cut off with its request.
-    fn refuse_more(&self) {
-        // SAFETY: the listener owns the descriptor and outlives the borrow.
-        let socket = unsafe { BorrowedFd::borrow_raw(self.descriptor) };
-        // Nobody can connect to one that is shut already.
-        let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
     }
 }
 

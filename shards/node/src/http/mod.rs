@@ -17,6 +17,7 @@ pub mod guard;
 mod io;
 mod linger;
 pub mod listen;
+mod listening;
 mod moves;
 mod stats;
 mod upgrade;
