@@ -12,25 +12,31 @@ use std::{
 
 use rustix::process::Signal;
 use serde_json::json;
-use support::cluster::Bucket;
+use support::{Node, cluster::Bucket, eventually};
 
 /// Longer than a node goes on renewing its lease before another one would take it for alive (R-WAIT-4).
 const LONG_EVENT: Duration = Duration::from_secs(7);
+
+/// Waits until the other node takes no more events of its actors; it keeps one until the event that runs has ended.
+fn until_it_gives_up(a: &Node) {
+    eventually("an idle actor of it is here", || {
+        a.get("/actor/counter/of-b").expect(200).header("x-wasmkeep-node") == Some("a")
+    });
+}
 
 // R-LEASE-6, R-WAIT-1, R-WAIT-4
 #[test]
 fn a_get_waits_for_as_long_as_the_node_of_its_actor_takes_to_stop() {
     let bucket = Bucket::new();
     let (a, b) = bucket.pair();
-    let rows = |node: &support::Node| node.steps("busy", json!([{"sql": "SELECT count(*) FROM t"}]));
+    let rows = |node: &Node| node.steps("busy", json!([{"sql": "SELECT count(*) FROM t"}]));
     b.steps("busy", json!([{"as": "script", "sql": "CREATE TABLE t (x); INSERT INTO t VALUES (1)"}]));
     let sleep = format!("/actor/sql/busy/sleep?ms={}", LONG_EVENT.as_millis());
     thread::scope(|scope| {
         let event = scope.spawn(|| a.get(&sleep).expect(200));
         thread::sleep(Duration::from_millis(500));
         b.signal(Signal::TERM);
-        // By now it takes no more events of this actor, and keeps it until the one that runs has ended.
-        thread::sleep(Duration::from_millis(1500));
+        until_it_gives_up(&a);
         let answer = a.get("/actor/sql/busy/sleep?ms=0").expect(200);
         assert_eq!(answer.header("x-wasmkeep-node"), Some("a"));
         assert_eq!(event.join().unwrap().header("x-wasmkeep-node"), Some("b"));
@@ -52,7 +58,7 @@ fn a_stopping_nodes_own_clients_are_answered_by_another_node() {
         let event = scope.spawn(|| b.get(&sleep).expect(200));
         thread::sleep(Duration::from_millis(500));
         b.signal(Signal::TERM);
-        thread::sleep(Duration::from_millis(1500));
+        until_it_gives_up(&a);
         let requests = [
             // Taken by nobody: any other node may.
             "GET /actor/counter/asleep",

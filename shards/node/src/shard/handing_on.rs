@@ -1,9 +1,11 @@
 //! What a client asked of this node's actors in the moment in which it stops: another node answers it, once it may take
 //! the actor. Who that is, `protocol` says; how the request gets there is the business of any that goes elsewhere.
 
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
 use http::{Response, request::Parts};
+use http_body::Body as _;
+use wasmkeep_host::ResponseBody;
 use wasmkeep_protocol::{
     ActorId,
     forwarding::{Ask, Refusal},
@@ -11,7 +13,8 @@ use wasmkeep_protocol::{
 };
 
 use super::{
-    Shard, body,
+    Shard,
+    body::{self, Pump},
     elsewhere::{Abroad, Place, ask, refused},
 };
 use crate::http as front;
@@ -23,27 +26,41 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOKS_MAX: u32 = 220;
 
 /// A request that can be made again.
-pub(super) struct Spare<'a> {
+struct Spare<'a> {
     abroad: &'a Abroad,
     ask: Ask,
     parts: Parts,
 }
 
-/// Whether nothing became of a request, because its actor is not this node's any more.
-pub(super) fn is_refused(answer: &Response<wasmkeep_host::ResponseBody>) -> bool {
-    answer.headers().contains_key(headers::ELSEWHERE)
-}
-
 impl Shard {
+    /// Has the actor answer, or (`Err`) another node, if this one stops and the actor took the request no more.
+    pub(super) async fn actor_or_heir(
+        self: &Rc<Self>,
+        id: &ActorId,
+        rest: &str,
+        parts: Parts,
+        request_body: front::RequestBody,
+        pump: &mut Option<Pump>,
+    ) -> Result<Response<ResponseBody>, Response<front::ResponseBody>> {
+        let spare = self.spare(&parts, request_body.is_end_stream());
+        let answered = self.actor(id, rest, parts, request_body, pump).await;
+        match spare {
+            Some(spare) if answered.headers().contains_key(headers::ELSEWHERE) => {
+                Err(self.hand_on(spare, id).await)
+            }
+            _ => Ok(answered),
+        }
+    }
+
     /// The same request once more, while this node stops; `None` for one that may be made only once.
-    pub(super) fn spare(&self, parts: &Parts, is_empty: bool) -> Option<Spare<'_>> {
+    fn spare(&self, parts: &Parts, is_empty: bool) -> Option<Spare<'_>> {
         let abroad = self.abroad.as_ref().filter(|_| self.node.is_stopping())?;
         let ask = ask(abroad.cluster.policy(), parts, is_empty);
         ask.may_wait().then(|| Spare { abroad, ask, parts: parts.clone() })
     }
 
     /// Has another node answer what this node's actor did not take.
-    pub(super) async fn hand_on(&self, spare: Spare<'_>, id: &ActorId) -> Response<front::ResponseBody> {
+    async fn hand_on(&self, spare: Spare<'_>, id: &ActorId) -> Response<front::ResponseBody> {
         let Spare { abroad, ask, mut parts } = spare;
         for _ in 0..LOOKS_MAX {
             match self.place_anew(abroad, id, ask, true).await {

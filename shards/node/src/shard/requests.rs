@@ -5,7 +5,6 @@ use std::{future::poll_fn, pin::pin, rc::Rc};
 use bytes::Bytes;
 use futures::future::{Either, select};
 use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts, uri::PathAndQuery};
-use http_body::Body as _;
 use wasmkeep_actor::{Event, Failure, Guest};
 use wasmkeep_host::{ActorEvent, HttpEvent, RequestBody, ResponseBody, Unanswered};
 use wasmkeep_protocol::{ActorClass, ActorId, access::Decision, headers, placement::shard_of, trust::Door};
@@ -13,7 +12,6 @@ use wasmkeep_protocol::{ActorClass, ActorId, access::Decision, headers, placemen
 use super::{
     MESH_WAIT, Message, Shard, answer,
     body::{self, Pump},
-    handing_on,
     route::{self, Route, guest_target},
 };
 use crate::{http as front, runtime::Label, socket};
@@ -64,15 +62,15 @@ impl Shard {
                 };
                 match here {
                     Ok((parts, request_body)) => {
-                        let spare = self.spare(&parts, request_body.is_end_stream());
-                        let answered = self.actor(&id, rest, parts, request_body, &mut pump).await;
-                        if let Some(spare) = spare.filter(|_| handing_on::is_refused(&answered)) {
-                            let response = self.hand_on(spare, &id).await;
-                            self.metrics.answered(Some(&id.class), response.status());
-                            return response;
-                        }
+                        let answered = self.actor_or_heir(&id, rest, parts, request_body, &mut pump).await;
                         class = Some(id.class).filter(|class| self.node.classes.contains_key(class));
-                        answered
+                        match answered {
+                            Ok(answered) => answered,
+                            Err(elsewhere) => {
+                                self.metrics.answered(class.as_ref(), elsewhere.status());
+                                return elsewhere;
+                            }
+                        }
                     }
                     Err(refused) => refused,
                 }
@@ -95,7 +93,7 @@ impl Shard {
         response.map(|answer_body| body::response(answer_body, pump))
     }
 
-    async fn actor(
+    pub(super) async fn actor(
         self: &Rc<Self>,
         id: &ActorId,
         rest: &str,
