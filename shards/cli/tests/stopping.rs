@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use support::{Node, cluster::Bucket, eventually};
 
-/// Longer than a node goes on renewing its lease before another one would take it for alive (R-WAIT-4).
+/// Ends within the grace for events in flight.
 const LONG_EVENT: Duration = Duration::from_secs(7);
 
 /// Waits until the other node takes no more events of its actors; it keeps one until the event that runs has ended.
@@ -24,7 +24,7 @@ fn until_it_gives_up(a: &Node) {
     });
 }
 
-// R-LEASE-6, R-WAIT-1, R-WAIT-4
+// R-LEASE-6, R-WAIT-1
 #[test]
 fn a_get_waits_for_as_long_as_the_node_of_its_actor_takes_to_stop() {
     let bucket = Bucket::new();
