@@ -4,7 +4,7 @@ use std::{
     future::Future,
     pin::pin,
     sync::Arc,
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -54,8 +54,8 @@ pub struct Instance {
     handle: TypedFunc<HandleParams, ()>,
     pub(crate) timers: Handle,
     slice_ended: SliceEnded,
-    /// Runs [`stack::give_back_unused`] on the instance's call stack.
-    trim: Option<Func>,
+    /// Runs [`stack::mark`] on the instance's call stack.
+    mark: Option<Func>,
     /// False while an event runs and after one that did not end well: wasmtime's stores must not be entered
     /// again after a trap or a dropped call.
     pub(crate) sound: bool,
@@ -101,7 +101,7 @@ impl Version {
         let failed = |error: wasmtime::Error| InstantiateError::Failed(format!("{error:#}"));
         let handle = instance.get_typed_func(&mut store, loaded.handle).map_err(failed)?;
         let loaded = Arc::clone(&self.0);
-        Ok(Instance { store, instance, loaded, handle, timers, slice_ended, trim: None, sound: true })
+        Ok(Instance { store, instance, loaded, handle, timers, slice_ended, mark: None, sound: true })
     }
 }
 
@@ -176,15 +176,17 @@ impl Guest for Instance {
         self.store.data_mut().ends_at = Some(moment);
     }
 
-    /// Gives back what events left of the call stack, which wasmtime keeps with each store for its next call.
+    /// Gives back the call stack, which wasmtime keeps with each store for its next call.
     fn doze(&mut self) {
         if !self.sound {
             return;
         }
-        let trim = *self.trim.get_or_insert_with(|| Func::wrap(&mut self.store, stack::give_back_unused));
-        let call = pin!(trim.call_async(&mut self.store, &[], &mut []));
-        if call.poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            tracing::error!("a call that does not wait did not end");
+        let mark = *self.mark.get_or_insert_with(|| Func::wrap(&mut self.store, stack::mark));
+        let call = pin!(mark.call_async(&mut self.store, &[], &mut []));
+        match call.poll(&mut Context::from_waker(Waker::noop())) {
+            // SAFETY: the call has ended, and the store runs one at a time.
+            Poll::Ready(_) => unsafe { stack::give_back() },
+            Poll::Pending => tracing::error!("a call that does not wait did not end"),
         }
     }
 

@@ -14,22 +14,23 @@ use std::{
 pub(crate) const BLOCK_BYTES: usize = 128 << 10;
 
 /// What an ordinary connection touches of a block, in bytes.
-const ORDINARY_BYTES: usize = BLOCK_BYTES / 2;
+const ORDINARY_BYTES: usize = 96 << 10;
 
 /// Blocks asked of the system at once.
 const BLOCKS_PER_SLAB: usize = 32;
 
-/// Free blocks that keep their pages, for connections that come and go. At most 16 MiB of the process, and
-/// half of that with ordinary connections.
-const WARM_BLOCKS_MAX: usize = 128;
+/// Free blocks that keep their pages, for connections that come and go. At most 6 MiB of the process, and 4.5 MiB with
+/// ordinary connections.
+const WARM_BLOCKS_MAX: usize = 48;
 
 /// Pieces up to this size are a multiple of the step beside it; larger ones are not taken.
 const STEPS: [(usize, usize); 3] = [(1 << 10, 32), (8 << 10, 256), (PIECE_BYTES_MAX, 4 << 10)];
 
-/// The largest piece. The index of a WAL, 32 KiB, is one.
-const PIECE_BYTES_MAX: usize = 40 << 10;
+/// The largest piece. The index of a WAL, 32 KiB, is one; what SQLite reads a WAL into while it opens it, a frame and as
+/// much again, is not: a third of the block would be of no more use afterwards.
+const PIECE_BYTES_MAX: usize = 36 << 10;
 
-const CLASSES: usize = 32 + 28 + 8;
+const CLASSES: usize = 32 + 28 + 7;
 
 /// What stands at the start of a block. Offsets are from there; 0 is none.
 pub(crate) struct Arena {
