@@ -5,6 +5,7 @@
 pub mod echo;
 pub mod failover;
 pub mod forwarding;
+pub mod http_relay;
 pub mod idle;
 pub mod relay;
 pub mod stop;

@@ -4,13 +4,9 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result};
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use wasmkeep_perf::{
-    cluster::{
-        Programs,
-        echo::{self, Sizes},
-        failover, forwarding, idle, relay, stop,
-    },
+    cluster::{Programs, echo, failover, forwarding, http_relay, idle, relay, stop},
     figure::{self, Figure},
     machine, process,
 };
@@ -28,11 +24,11 @@ enum Part {
 #[derive(Debug, Parser)]
 struct Flags {
     /// The node's binary.
-    #[arg(long, value_name = "FILE", required_unless_present = "echo")]
+    #[arg(long, value_name = "FILE", required_unless_present = "role")]
     wasmkeep: Option<PathBuf>,
 
     /// Folder with the sample components.
-    #[arg(long, value_name = "DIR", required_unless_present = "echo")]
+    #[arg(long, value_name = "DIR", required_unless_present = "role")]
     guests: Option<PathBuf>,
 
     /// What to measure; repeat for more.
@@ -51,24 +47,40 @@ struct Flags {
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     data_dir: PathBuf,
 
-    /// Be the other process of a bare round trip.
-    #[arg(long, value_name = "REQUEST,ANSWER", value_delimiter = ',', num_args = 1, hide = true)]
-    echo: Vec<usize>,
+    #[command(flatten)]
+    role: Role,
+}
 
-    /// Be a process in between, which sends to this one.
-    #[arg(long, value_name = "ADDRESS", requires = "echo", hide = true)]
+/// What to be instead, for the program itself.
+#[derive(Debug, Args)]
+#[group(id = "role", multiple = false)]
+struct Role {
+    /// The process that answers. What, it reads.
+    #[arg(long, hide = true)]
+    echo: bool,
+
+    /// A process in between, which sends to this one.
+    #[arg(long, value_name = "ADDRESS", hide = true)]
     relay: Option<SocketAddr>,
+
+    /// One that speaks HTTP.
+    #[arg(long, value_name = "ADDRESS", hide = true)]
+    http_relay: Option<SocketAddr>,
 }
 
 fn main() -> Result<ExitCode> {
     let flags = Flags::parse();
-    if let [request, answer] = flags.echo[..] {
-        let sizes = Sizes { request, answer };
-        match flags.relay {
-            Some(beyond) => relay::serve(beyond, sizes)?,
-            None => echo::serve(sizes)?,
+    match flags.role {
+        Role { echo: true, .. } => return echo::serve().map(|()| ExitCode::SUCCESS),
+        Role { relay: Some(beyond), .. } => {
+            relay::serve(beyond)?;
+            return Ok(ExitCode::SUCCESS);
         }
-        return Ok(ExitCode::SUCCESS);
+        Role { http_relay: Some(beyond), .. } => {
+            http_relay::serve(beyond)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
     }
     let (wasmkeep, guests) = flags.wasmkeep.zip(flags.guests).context("no node, or no samples")?;
     let (programs, data) = (Programs { wasmkeep, guests }, &flags.data_dir);

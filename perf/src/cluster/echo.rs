@@ -10,13 +10,25 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// Bytes of a message and of its answer.
-#[derive(Debug, Clone, Copy)]
-pub struct Sizes {
-    /// There.
-    pub request: usize,
-    /// And back.
-    pub answer: usize,
+/// Bytes read at a time. A message is shorter and comes in one piece.
+pub(super) const MESSAGE_BYTES_MAX: usize = 4096;
+
+/// What goes there and what comes back: a GET as a client sends it, and its answer.
+#[derive(Debug, Clone)]
+pub struct Messages {
+    request: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+/// What a message passes on its way to the process that answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Between {
+    /// Nothing.
+    Nothing,
+    /// A process that [copies](super::relay).
+    Copy,
+    /// One that [speaks HTTP](super::http_relay).
+    Http,
 }
 
 /// This program again, as another process.
@@ -29,17 +41,15 @@ struct Process {
 pub struct Echo {
     stream: TcpStream,
     request: Vec<u8>,
-    answer: Vec<u8>,
     _processes: Vec<Process>,
 }
 
 impl Process {
-    fn start(sizes: Sizes, relay_to: Option<SocketAddr>) -> Result<Self> {
-        let Sizes { request, answer } = sizes;
+    /// `input` is what it is given to read.
+    fn start(arguments: &[String], input: &[u8]) -> Result<Self> {
         let mut command = Command::new(env::current_exe()?);
-        command.arg(format!("--echo={request},{answer}")).stdout(Stdio::piped());
-        command.args(relay_to.map(|address| format!("--relay={address}")));
-        let mut child = command.spawn()?;
+        let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        child.stdin.take().context("it has no input")?.write_all(input)?;
         let said = child.stdout.take().context("it has no output")?;
         let mut line = String::new();
         BufReader::new(said).read_line(&mut line)?;
@@ -48,30 +58,22 @@ impl Process {
 }
 
 impl Echo {
-    /// Starts the process that answers.
+    /// Starts the process that answers and what is in between.
     ///
     /// # Errors
     /// As the system says.
-    pub fn start(sizes: Sizes) -> Result<Self> {
-        Self::of(sizes, vec![Process::start(sizes, None)?])
-    }
-
-    /// The same behind a [relay](super::relay).
-    ///
-    /// # Errors
-    /// As the system says.
-    pub fn start_behind_relay(sizes: Sizes) -> Result<Self> {
-        let echo = Process::start(sizes, None)?;
-        let relay = Process::start(sizes, Some(echo.address))?;
-        Self::of(sizes, vec![relay, echo])
-    }
-
-    /// Connected to the first.
-    fn of(sizes: Sizes, processes: Vec<Process>) -> Result<Self> {
+    pub fn start(messages: &Messages, between: Between) -> Result<Self> {
+        let echo = Process::start(&["--echo".into()], &messages.answer)?;
+        let relay = match between {
+            Between::Nothing => None,
+            Between::Copy => Some(format!("--relay={}", echo.address)),
+            Between::Http => Some(format!("--http-relay={}", echo.address)),
+        };
+        let relay = relay.map(|relay| Process::start(&[relay], &[])).transpose()?;
+        let processes: Vec<_> = relay.into_iter().chain([echo]).collect();
         let stream = TcpStream::connect(processes[0].address)?;
         stream.set_nodelay(true)?;
-        let (request, answer) = (vec![1; sizes.request], vec![0; sizes.answer]);
-        Ok(Self { stream, request, answer, _processes: processes })
+        Ok(Self { stream, request: messages.request.clone(), _processes: processes })
     }
 
     /// One round trip.
@@ -81,8 +83,10 @@ impl Echo {
     pub fn round_trip(&mut self) -> io::Result<Duration> {
         let began = Instant::now();
         self.stream.write_all(&self.request)?;
-        self.stream.read_exact(&mut self.answer)?;
-        Ok(began.elapsed())
+        match self.stream.read(&mut [0; MESSAGE_BYTES_MAX])? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(began.elapsed()),
+        }
     }
 }
 
@@ -94,31 +98,33 @@ impl Drop for Process {
     }
 }
 
-/// Is the other process until the connection closes. Prints its address first.
+/// Is the other process until the connection closes. Reads what it is to answer, then prints its address.
 ///
 /// # Errors
 /// As the system says.
-pub fn serve(sizes: Sizes) -> Result<()> {
+pub fn serve() -> Result<()> {
+    let mut answer = Vec::new();
+    io::stdin().read_to_end(&mut answer)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     println!("{}", listener.local_addr()?);
     let (mut stream, _) = listener.accept()?;
     stream.set_nodelay(true)?;
-    let (mut request, answer) = (vec![0; sizes.request], vec![2; sizes.answer]);
-    while stream.read_exact(&mut request).is_ok() {
+    while stream.read(&mut [0; MESSAGE_BYTES_MAX]).is_ok_and(|len| len > 0) {
         stream.write_all(&answer)?;
     }
     Ok(())
 }
 
-/// How many bytes a GET is as a client sends it, and its answer.
+/// A GET as a client sends it, and what a node answers.
 ///
 /// # Errors
 /// The connection breaks.
-pub fn sizes(address: SocketAddr, path: &str) -> Result<Sizes> {
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: 0\r\n\r\n");
+pub fn messages(address: SocketAddr, path: &str) -> Result<Messages> {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: 0\r\n\r\n").into_bytes();
     let mut stream = TcpStream::connect(address)?;
-    stream.write_all(request.as_bytes())?;
-    // A short answer comes in one piece.
-    let answer = stream.read(&mut [0; 4096])?;
-    Ok(Sizes { request: request.len(), answer })
+    stream.write_all(&request)?;
+    let mut answer = vec![0; MESSAGE_BYTES_MAX];
+    let len = stream.read(&mut answer)?;
+    answer.truncate(len);
+    Ok(Messages { request, answer })
 }

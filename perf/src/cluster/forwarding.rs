@@ -11,12 +11,12 @@ use hdrhistogram::Histogram;
 
 use super::{
     PATIENCE, Place, Programs, Settings,
-    echo::{self, Echo},
+    echo::{self, Between, Echo},
     get, path,
 };
 use crate::{figure::Figure, http::Connection};
 
-/// How often each of the four is measured in turn, and how many requests at a time.
+/// How often each of the five is measured in turn, and how many requests at a time.
 const ROUNDS: usize = 20;
 const REQUESTS: usize = 300;
 
@@ -24,6 +24,8 @@ const REQUESTS: usize = 300;
 struct Forwarding {
     bare: u64,
     relayed: u64,
+    /// By a process that speaks HTTP.
+    spoken: u64,
     owner: u64,
     other: u64,
 }
@@ -78,10 +80,11 @@ impl Forwarding {
 impl fmt::Display for Forwarding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = |nanos: u64| nanos as f64 / 1000.0;
-        let Self { bare, relayed, owner, other } = *self;
+        let Self { bare, relayed, spoken, owner, other } = *self;
         let (times, added) = (self.times(), micros(self.added()));
         write!(f, "adds {times:.2} of a bare round trip ({added:.1} µs beside {:.1}); ", micros(bare))?;
-        write!(f, "a relay that only copies adds {:.1} µs; ", micros(relayed.saturating_sub(bare)))?;
+        let [copies, speaks] = [relayed, spoken].map(|with| micros(with.saturating_sub(bare)));
+        write!(f, "a relay that only copies adds {copies:.1} µs, one that speaks HTTP {speaks:.1}; ")?;
         write!(f, "p50 at the owner {:.1} µs, elsewhere {:.1}", micros(owner), micros(other))
     }
 }
@@ -93,20 +96,24 @@ fn measure(place: &Place) -> Result<Forwarding> {
     let elsewhere = get(other.address(), &path)?;
     ensure!(elsewhere.node.as_deref() == Some("a"), "{elsewhere:?} was not forwarded");
 
-    let sizes = echo::sizes(owner.address(), &path)?;
-    let (mut echo, mut relay) = (Echo::start(sizes)?, Echo::start_behind_relay(sizes)?);
+    let messages = echo::messages(owner.address(), &path)?;
+    let mut echo = Echo::start(&messages, Between::Nothing)?;
+    let mut relay = Echo::start(&messages, Between::Copy)?;
+    let mut http_relay = Echo::start(&messages, Between::Http)?;
     let mut owner = Connection::open(owner.address(), PATIENCE)?;
     let mut other = Connection::open(other.address(), PATIENCE)?;
-    let [mut bare, mut relayed, mut at_owner, mut elsewhere] = [(); 4].map(|()| Times::default());
+    let [mut bare, mut relayed, mut spoken, mut at_owner, mut elsewhere] = [(); 5].map(|()| Times::default());
     for _ in 0..=ROUNDS {
         bare.round(|| Ok(echo.round_trip()?))?;
         relayed.round(|| Ok(relay.round_trip()?))?;
+        spoken.round(|| Ok(http_relay.round_trip()?))?;
         at_owner.round(|| ask(&mut owner, &path))?;
         elsewhere.round(|| ask(&mut other, &path))?;
     }
     Ok(Forwarding {
         bare: bare.p50()?,
         relayed: relayed.p50()?,
+        spoken: spoken.p50()?,
         owner: at_owner.p50()?,
         other: elsewhere.p50()?,
     })
