@@ -7,6 +7,7 @@ mod cluster;
 pub mod config;
 mod egress;
 pub mod http;
+mod lull;
 mod metrics;
 mod node;
 mod peers;
@@ -15,6 +16,7 @@ mod shard;
 mod socket;
 mod state;
 mod stream;
+mod tcp;
 mod tls;
 
 pub use cluster::ClusterError;

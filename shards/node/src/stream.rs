@@ -3,28 +3,30 @@
 
 use std::{
     io::{self, IoSlice},
-    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{BorrowedFd, OwnedFd},
     pin::Pin,
     task::{Context, Poll},
 };
 
 use futures::io::{AsyncRead, AsyncWrite};
 use glommio::net::TcpStream;
-use rustix::net::{SendAncillaryBuffer, SendFlags};
 
-use crate::tls::{Session, TlsStream};
+use crate::{
+    tcp::{Reading, Tcp},
+    tls::{Session, TlsStream},
+};
 
 /// A connection as its shard uses it.
 pub(crate) enum Stream {
     /// To a client, or between nodes in plain HTTP.
-    Plain(TcpStream),
+    Plain(Tcp),
     /// Between nodes.
     Tls(Box<TlsStream>),
 }
 
 impl From<TcpStream> for Stream {
     fn from(stream: TcpStream) -> Self {
-        Self::Plain(stream)
+        Self::Plain(stream.into())
     }
 }
 
@@ -42,7 +44,7 @@ impl Stream {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self {
-            Self::Plain(stream) => poll_send(stream, cx, slices),
+            Self::Plain(stream) => stream.poll_send(cx, slices),
             Self::Tls(stream) => stream.poll_send(cx, slices),
         }
     }
@@ -55,10 +57,18 @@ impl Stream {
         }
     }
 
+    /// How it is read from here on.
+    pub(crate) fn set_reading(&mut self, reading: Reading) {
+        match self {
+            Self::Plain(stream) => stream.set_reading(reading),
+            Self::Tls(stream) => stream.set_reading(reading),
+        }
+    }
+
     /// Its socket.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Plain(stream) => borrow(stream),
+            Self::Plain(stream) => stream.descriptor(),
             Self::Tls(stream) => stream.descriptor(),
         }
     }
@@ -77,7 +87,7 @@ impl Stream {
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, bytes),
+            Self::Plain(stream) => stream.poll_read(cx, bytes),
             Self::Tls(stream) => stream.poll_read(cx, bytes),
         }
     }
@@ -103,37 +113,8 @@ impl AsyncWrite for Stream {
     /// Ends our side; what the other says can still be read.
     fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_close(cx),
+            Self::Plain(stream) => stream.poll_close(cx),
             Self::Tls(stream) => stream.poll_close(cx),
         }
     }
-}
-
-/// Writes what the kernel takes, all slices in one call.
-pub(crate) fn poll_send(
-    stream: &mut TcpStream,
-    cx: &mut Context<'_>,
-    slices: &[IoSlice<'_>],
-) -> Poll<io::Result<usize>> {
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    let fd = borrow(stream);
-    let sent = match slices {
-        [one] => rustix::net::send(fd, one, flags),
-        many => rustix::net::sendmsg(fd, many, &mut SendAncillaryBuffer::default(), flags),
-    };
-    match sent {
-        Ok(len) => Poll::Ready(Ok(len)),
-        // Arms the socket, or finds that it has room by now.
-        Err(rustix::io::Errno::AGAIN) => {
-            let first = slices.iter().find(|slice| !slice.is_empty());
-            Pin::new(stream).poll_write(cx, first.map_or(&[], |slice| slice))
-        }
-        Err(error) => Poll::Ready(Err(error.into())),
-    }
-}
-
-/// The socket of a glommio stream.
-pub(crate) fn borrow(stream: &TcpStream) -> BorrowedFd<'_> {
-    // SAFETY: the stream owns the descriptor and outlives the borrow.
-    unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) }
 }

@@ -36,6 +36,11 @@ impl RequestBody {
         RequestBody { incoming, shared }
     }
 
+    /// The answer takes its time: its client is watched at once, rather than a turn of the shard later.
+    pub(crate) fn watch_client(&self) {
+        self.shared.wire.borrow_mut().watch_client();
+    }
+
     /// The next piece of the body, `None` at its end. Trailers are skipped.
     ///
     /// # Errors

@@ -154,7 +154,15 @@ where
             if wire.take_again() {
                 continue;
             }
-            if wire.wants_ahead() && wire.poll_ahead(cx).is_ready() || wire.is_abandoned() {
+            if wire.wants_ahead() {
+                // Mostly answered by then, and there is no client to watch.
+                if wire.take_handler_is_new() {
+                    cx.waker().wake_by_ref();
+                } else if wire.poll_ahead(cx).is_ready() {
+                    return Poll::Ready(End::Closed);
+                }
+            }
+            if wire.is_abandoned() {
                 return Poll::Ready(End::Closed);
             }
             drop(wire);

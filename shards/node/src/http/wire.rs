@@ -9,7 +9,11 @@ use super::{
     moves::{Budget, Streak},
     upgrade::Upgrade,
 };
-use crate::stream::Stream;
+use crate::{
+    lull::{self, Lulls},
+    stream::Stream,
+    tcp::{Reading, may_look},
+};
 use bytes::{Buf, BytesMut};
 use futures::io::AsyncRead;
 use http::Response;
@@ -121,6 +125,11 @@ pub(super) struct Wire {
     socket_armed: bool,
     /// hyper must be polled again: it was refused bytes that it may have now.
     again: bool,
+    /// An answer has gone out and nobody has looked since what follows it.
+    just_answered: bool,
+    lulls: Lulls,
+    /// The handler has had no turn since it was called.
+    handler_is_new: bool,
     /// Since when the current wait lasts: idle, head or body, by phase.
     since: Instant,
     body_wanted: bool,
@@ -141,6 +150,9 @@ impl Wire {
             eof: false,
             socket_armed: false,
             again: false,
+            just_answered: false,
+            lulls: Lulls::default(),
+            handler_is_new: false,
             since: Instant::now(),
             body_wanted: false,
             write_blocked: None,
@@ -205,13 +217,38 @@ impl Wire {
                 Ok(None) if self.eof => return Poll::Ready(Ok(())),
                 Ok(None) => {
                     let first = self.inbox.is_empty();
-                    ready!(self.poll_fill(cx))?;
+                    ready!(self.poll_more(cx))?;
                     if first {
                         self.since = Instant::now();
                     }
                 }
             }
         }
+    }
+
+    /// Reads on in a head. For one that follows an answer it looks for a moment before it waits.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !std::mem::take(&mut self.just_answered) {
+            return self.poll_fill(cx, Reading::LookThenWait);
+        }
+        if !lull::is_alone() || !may_look() {
+            return self.poll_fill(cx, Reading::Wait);
+        }
+        let Self { stream, inbox, lulls, .. } = self;
+        stream.set_reading(Reading::Look);
+        let mut look = || fill(stream, inbox, cx);
+        let mut found = look();
+        if found.is_pending() {
+            found = lulls.look(look);
+        }
+        // Whoever has the stream next counts on being woken.
+        stream.set_reading(Reading::LookThenWait);
+        if found.is_pending() {
+            return self.poll_fill(cx, Reading::Wait);
+        }
+        let len = ready!(found)?;
+        self.filled(len);
+        Poll::Ready(Ok(()))
     }
 
     fn take_head(&mut self, len: usize) {
@@ -235,6 +272,7 @@ impl Wire {
         }
         rules.stats.count_request(1);
         self.passed = len;
+        self.handler_is_new = true;
         self.since = Instant::now();
         self.phase = if head.framing.is_complete() { Phase::Answer } else { Phase::Body(head.framing) };
     }
@@ -273,13 +311,9 @@ impl Wire {
                         return Poll::Ready(Ok(()));
                     }
                 }
-                Phase::Answer => {
-                    ready!(self.poll_ahead(cx))?;
-                    if self.eof {
-                        return Poll::Ready(Ok(()));
-                    }
-                    return Poll::Pending;
-                }
+                // What comes meanwhile is read ahead, if the answer takes its time.
+                Phase::Answer if self.eof => return Poll::Ready(Ok(())),
+                Phase::Answer => return Poll::Pending,
             }
         }
     }
@@ -306,6 +340,7 @@ impl Wire {
             return Poll::Ready(Ok(true));
         }
         self.body_wanted = true;
+        self.stream.set_reading(Reading::LookThenWait);
         let Self { stream, inbox, rules, socket_armed, .. } = self;
         let room = cursor.remaining().min(SCRATCH_BYTES);
         let read = SCRATCH.with_borrow_mut(|scratch| {
@@ -342,7 +377,7 @@ impl Wire {
                 self.probe_at.get_or_insert_with(|| Instant::now() + PROBE_EVERY);
                 return Poll::Pending;
             }
-            ready!(self.poll_fill(cx))?;
+            ready!(self.poll_fill(cx, Reading::Wait))?;
         }
         Poll::Ready(Ok(()))
     }
@@ -352,17 +387,29 @@ impl Wire {
         !self.socket_armed && !self.eof && !matches!(self.phase, Phase::Head(_))
     }
 
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, inbox, socket_armed, .. } = self;
-        let len = SCRATCH.with_borrow_mut(|scratch| {
-            let len = ready!(poll_socket(stream, cx, scratch, socket_armed))?;
-            inbox.extend_from_slice(&scratch[..len]);
-            Poll::Ready(io::Result::Ok(len))
-        });
-        let len = ready!(len)?;
+    /// The handler waits for what does not come in its shard's next turns.
+    pub(super) fn watch_client(&mut self) {
+        self.handler_is_new = false;
+    }
+
+    /// Whether the handler had its first turn in this round: what it waits for may come in its shard's next turns.
+    pub(super) fn take_handler_is_new(&mut self) -> bool {
+        std::mem::take(&mut self.handler_is_new)
+    }
+
+    fn poll_fill(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<io::Result<()>> {
+        self.stream.set_reading(reading);
+        let read = fill(&mut self.stream, &mut self.inbox, cx);
+        self.socket_armed |= read.is_pending();
+        let len = ready!(read)?;
+        self.filled(len);
+        Poll::Ready(Ok(()))
+    }
+
+    /// So much was read; nothing at the end.
+    fn filled(&mut self, len: usize) {
         self.rules.stats.count_read(len as u64);
         self.eof = len == 0;
-        Poll::Ready(Ok(()))
     }
 
     /// hyper's flush: its buffer is empty. If that was the end of an answer the next request may come.
@@ -383,7 +430,10 @@ impl Wire {
             self.phase = Phase::Head(HeadScan::default());
             self.since = Instant::now();
             self.probe_at = None;
-            self.again = !self.inbox.is_empty() || self.eof;
+            // The next request may be there already.
+            self.again = true;
+            self.just_answered = true;
+            self.lulls.answered();
             if self.inbox.is_empty() {
                 // Whatever a burst of pipelined requests made it grow to.
                 self.inbox = BytesMut::new();
@@ -437,6 +487,15 @@ impl Wire {
         let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1..)) && fds[0].revents().intersects(gone)
     }
+}
+
+/// Reads what has come.
+fn fill(stream: &mut Stream, inbox: &mut BytesMut, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let len = ready!(Pin::new(stream).poll_read(cx, scratch))?;
+        inbox.extend_from_slice(&scratch[..len]);
+        Poll::Ready(Ok(len))
+    })
 }
 
 fn poll_socket(

@@ -1,29 +1,39 @@
 //! A connection to another node as hyper reads and writes it.
 
 use std::{
-    io,
+    cell::{Cell, RefCell},
+    io, mem,
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll, ready},
 };
 
 use futures::{AsyncRead, AsyncWrite};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-use crate::stream::Stream;
+use crate::{stream::Stream, tcp::Reading};
 
-/// Bytes read at a time.
-const READ_BYTES: usize = 16 << 10;
+/// Bytes read at a time. One buffer per shard.
+const SCRATCH_BYTES: usize = 16 << 10;
+
+thread_local! {
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice());
+}
 
 pub(super) struct PeerIo {
     stream: Stream,
+    reading: Rc<Cell<Reading>>,
+    /// A look has taken all there was.
+    is_empty: bool,
 }
 
 impl PeerIo {
-    pub(super) fn new(stream: Stream) -> Self {
-        Self { stream }
+    pub(super) fn new(stream: Stream, reading: Rc<Cell<Reading>>) -> Self {
+        Self { stream, reading, is_empty: false }
     }
 
-    pub(super) fn into_stream(self) -> Stream {
+    pub(super) fn into_stream(mut self) -> Stream {
+        self.stream.set_reading(Reading::LookThenWait);
         self.stream
     }
 }
@@ -34,11 +44,19 @@ impl Read for PeerIo {
         cx: &mut Context<'_>,
         mut cursor: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut bytes = [0; READ_BYTES];
-        let room = cursor.remaining().min(READ_BYTES);
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut bytes[..room]))?;
-        cursor.put_slice(&bytes[..read]);
-        Poll::Ready(Ok(()))
+        let reading = self.reading.get();
+        // Who looks asks again in any case.
+        if mem::take(&mut self.is_empty) && reading == Reading::Look {
+            return Poll::Pending;
+        }
+        self.stream.set_reading(reading);
+        SCRATCH.with_borrow_mut(|scratch| {
+            let room = cursor.remaining().min(SCRATCH_BYTES);
+            let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut scratch[..room]))?;
+            self.is_empty = (1..room).contains(&read);
+            cursor.put_slice(&scratch[..read]);
+            Poll::Ready(Ok(()))
+        })
     }
 }
 

@@ -5,7 +5,9 @@
 //! given to turned out to be closed before anything of it was written (R-FWD-2). Which node a request belongs to is
 //! `protocol`'s to say, what its answer means the shard's.
 
+mod answer;
 mod body;
+mod connection;
 mod io;
 mod target;
 
@@ -22,17 +24,14 @@ use bytes::Bytes;
 use futures::channel::oneshot;
 use glommio::net::TcpStream;
 use http::{Request, Response};
-use hyper::{
-    body::Incoming,
-    client::conn::http1::{self, SendRequest, handshake},
-};
+use hyper::body::Incoming;
 use wasmkeep_protocol::{
     forwarding::{Again, Remedy, Trouble, remedy},
     limits::{FORWARD_ANSWER, FORWARD_CONNECT},
 };
 
-pub(crate) use self::{body::PeerBody, target::Target};
-use self::{io::PeerIo, target::Place};
+pub(crate) use self::{answer::AnswerBody, body::PeerBody, target::Target};
+use self::{connection::Connection, target::Place};
 use crate::{
     runtime::{OffloadPool, Sleeper},
     stream::Stream,
@@ -42,25 +41,16 @@ use crate::{
 /// Connections to one node that a shard keeps open while nothing uses them.
 const IDLE_MAX: usize = 32;
 
-type Driver = http1::Connection<PeerIo, PeerBody>;
-
-/// A connection to another node.
-struct Connection {
-    requests: SendRequest<PeerBody>,
-    refused: Refused,
-}
-
-impl Connection {
-    /// What became of a request that got no answer on it. `came_back`: nothing of it was written.
-    fn trouble(&self, came_back: bool, is_fresh: bool, place: &Place) -> Trouble {
-        match (came_back, is_fresh) {
-            _ if self.refused.get() => Trouble::Untrusted,
-            (true, true) if place.is_encrypted() => Trouble::Untrusted,
-            // Ended by a listener that nobody accepted it from.
-            (true, true) => Trouble::NotOpened,
-            (true, false) => Trouble::ClosedUnused,
-            (false, _) => Trouble::Lost,
-        }
+/// What became of a request that got no answer. `came_back`: nothing of it was written. `is_fresh`: it was the first on
+/// its connection. `refused`: whether the other node refused this one's certificate.
+fn trouble(came_back: bool, is_fresh: bool, refused: &Refused, place: &Place) -> Trouble {
+    match (came_back, is_fresh) {
+        _ if refused.get() => Trouble::Untrusted,
+        (true, true) if place.is_encrypted() => Trouble::Untrusted,
+        // Ended by a listener that nobody accepted it from.
+        (true, true) => Trouble::NotOpened,
+        (true, false) => Trouble::ClosedUnused,
+        (false, _) => Trouble::Lost,
     }
 }
 
@@ -81,9 +71,51 @@ impl Joining {
     }
 }
 
+/// Connections that nothing uses. Clones are handles on the same ones.
+#[derive(Clone, Default)]
+struct Idle(Rc<RefCell<HashMap<Place, Vec<Connection>>>>);
+
+impl Idle {
+    fn take(&self, place: &Place) -> Option<Connection> {
+        self.0.borrow_mut().get_mut(place)?.pop()
+    }
+
+    /// Keeps a connection whose answer has been read to its end; one on which the request still goes out is closed.
+    fn keep(&self, place: Place, connection: Connection) {
+        if connection.is_ready() {
+            let mut idle = self.0.borrow_mut();
+            let connections = idle.entry(place).or_default();
+            if connections.len() < IDLE_MAX {
+                connections.push(connection);
+            }
+        }
+    }
+
+    /// Whether there is one that the other node has left open so far.
+    fn has_open(&self, place: &Place) -> bool {
+        let mut idle = self.0.borrow_mut();
+        let Some(connections) = idle.get_mut(place) else { return false };
+        while let Some(last) = connections.last_mut() {
+            if last.is_open() {
+                return true;
+            }
+            connections.pop();
+        }
+        false
+    }
+
+    /// Lets go of what ended meanwhile: its place may never be asked for again.
+    fn forget_closed(&self) {
+        self.0.borrow_mut().retain(|_, connections| {
+            connections.retain_mut(Connection::is_open);
+            !connections.is_empty()
+        });
+    }
+}
+
 /// The connections of one shard to other nodes.
 pub(crate) struct Peers {
-    idle: Rc<RefCell<HashMap<Place, Vec<Connection>>>>,
+    idle: Idle,
     addresses: RefCell<HashMap<String, SocketAddr>>,
     offload: Rc<OffloadPool>,
     sleeper: Sleeper,
@@ -97,21 +129,19 @@ impl Peers {
         sleeper: Sleeper,
         tls: Option<(Arc<Identity>, tls::Watch)>,
     ) -> Self {
-        Self { idle: Rc::default(), addresses: RefCell::default(), offload, sleeper, tls }
+        Self { idle: Idle::default(), addresses: RefCell::default(), offload, sleeper, tls }
     }
 
     /// Whether a connection to a node is open, or can be opened now; it is kept for the next request.
     pub(crate) async fn reach(&self, target: &Target) -> bool {
         let Some(place) = self.place(target).await else { return false };
-        let connection = match self.take_idle(&place) {
-            Some(connection) => connection,
-            None => match self.open(&place).await {
-                Ok(connection) => connection,
-                Err(_) => return false,
-            },
-        };
-        self.idle.borrow_mut().entry(place).or_default().push(connection);
-        true
+        if self.idle.has_open(&place) {
+            return true;
+        }
+        let Ok(mut connection) = self.connect(&place).await else { return false };
+        let is_open = connection.is_open();
+        self.idle.keep(place, connection);
+        is_open
     }
 
     /// Sends a request to a node and gives the head of its answer.
@@ -122,23 +152,19 @@ impl Peers {
         &self,
         target: &Target,
         request: Request<PeerBody>,
-    ) -> Result<Response<Incoming>, Remedy> {
+    ) -> Result<Response<AnswerBody>, Remedy> {
         let mut request = request;
         let place = self.place(target).await.ok_or_else(|| remedy(Trouble::NotOpened))?;
         loop {
-            let (mut connection, is_fresh) = match self.take_idle(&place) {
+            let (mut connection, is_fresh) = match self.idle.take(&place) {
                 Some(connection) => (connection, false),
-                None => (self.open(&place).await.map_err(|_| remedy(Trouble::NotOpened))?, true),
+                None => (self.connect(&place).await.map_err(|_| remedy(Trouble::NotOpened))?, true),
             };
-            let sent = connection.requests.try_send_request(request);
-            request = match self.sleeper.timeout(FORWARD_ANSWER, sent).await {
-                Ok(Ok(answer)) => {
-                    self.keep(place, connection);
-                    return Ok(answer);
-                }
+            request = match self.sleeper.timeout(FORWARD_ANSWER, connection.send(request)).await {
+                Ok(Ok(answer)) => return Ok(AnswerBody::of(answer, place, connection, &self.idle)),
                 Ok(Err(mut unsent)) => {
                     let back = unsent.take_message();
-                    let remedy = remedy(connection.trouble(back.is_some(), is_fresh, &place));
+                    let remedy = remedy(trouble(back.is_some(), is_fresh, &connection.refused, &place));
                     match back {
                         Some(back) if remedy.again == Again::SameNode => back,
                         _ => return Err(remedy),
@@ -160,7 +186,8 @@ impl Peers {
     ) -> Result<(Response<Incoming>, Joining), Remedy> {
         let not_opened = || remedy(Trouble::NotOpened);
         let place = self.place(target).await.ok_or_else(not_opened)?;
-        let (mut connection, driver) = self.connect(&place).await.map_err(|_| not_opened())?;
+        let connection = self.connect(&place).await.map_err(|_| not_opened())?;
+        let (mut requests, driver, refused) = connection.into_parts().ok_or_else(not_opened)?;
         let (join, joining) = oneshot::channel();
         glommio::spawn_local(async move {
             // Ends with the connection, or with a 101.
@@ -171,60 +198,23 @@ impl Peers {
             }
         })
         .detach();
-        let sent = connection.requests.try_send_request(request);
+        let sent = requests.try_send_request(request);
         match self.sleeper.timeout(FORWARD_ANSWER, sent).await {
             Ok(Ok(answer)) => Ok((answer, Joining(joining))),
             Ok(Err(mut unsent)) => {
-                Err(remedy(connection.trouble(unsent.take_message().is_some(), true, &place)))
+                Err(remedy(trouble(unsent.take_message().is_some(), true, &refused, &place)))
             }
             Err(_) => Err(remedy(Trouble::Silent)),
         }
     }
 
-    fn take_idle(&self, place: &Place) -> Option<Connection> {
-        let mut idle = self.idle.borrow_mut();
-        let connections = idle.get_mut(place)?;
-        while let Some(connection) = connections.pop() {
-            if connection.requests.is_ready() {
-                return Some(connection);
-            }
-        }
-        None
-    }
-
-    /// Keeps a connection once its answer has been read to its end.
-    fn keep(&self, place: Place, mut connection: Connection) {
-        let idle = Rc::clone(&self.idle);
-        glommio::spawn_local(async move {
-            if connection.requests.ready().await.is_ok() {
-                let mut idle = idle.borrow_mut();
-                let connections = idle.entry(place).or_default();
-                if connections.len() < IDLE_MAX {
-                    connections.push(connection);
-                }
-            }
-        })
-        .detach();
-    }
-
-    async fn open(&self, place: &Place) -> Result<Connection, Error> {
-        let (connection, driver) = self.connect(place).await?;
-        glommio::spawn_local(async move {
-            // Whoever waits for an answer on it learns of its end.
-            let _ = driver.await;
-        })
-        .detach();
-        Ok(connection)
-    }
-
-    async fn connect(&self, place: &Place) -> Result<(Connection, Driver), Error> {
-        self.forget_closed();
+    async fn connect(&self, place: &Place) -> Result<Connection, Error> {
+        self.idle.forget_closed();
         let opening = async {
             let stream = TcpStream::connect(place.address).await.map_err(failed)?;
             stream.set_nodelay(true).map_err(failed)?;
             let (stream, refused) = self.encrypt(place, stream).await?;
-            let (requests, driver) = handshake(PeerIo::new(stream)).await.map_err(failed)?;
-            Ok((Connection { requests, refused }, driver))
+            Connection::new(stream, refused).await.map_err(failed)
         };
         let opened = self.sleeper.timeout(FORWARD_CONNECT, opening).await;
         let opened = opened.unwrap_or_else(|_| Err(Error::from(ErrorKind::TimedOut)));
@@ -233,14 +223,6 @@ impl Peers {
             self.addresses.borrow_mut().retain(|_, known| *known != place.address);
         }
         opened
-    }
-
-    /// Lets go of what ended while nothing used it: its place may never be asked for again.
-    fn forget_closed(&self) {
-        self.idle.borrow_mut().retain(|_, connections| {
-            connections.retain(|connection| !connection.requests.is_closed());
-            !connections.is_empty()
-        });
     }
 
     /// Puts TLS around the connection, where the node has a cluster listener.

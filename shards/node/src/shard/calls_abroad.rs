@@ -28,7 +28,10 @@ use super::{
     requests::door,
     route::guest_target,
 };
-use crate::{http as front, peers::PeerBody};
+use crate::{
+    http as front,
+    peers::{AnswerBody, PeerBody},
+};
 
 /// A call that no other node has taken: nothing ran.
 fn not_taken(refusal: Refusal) -> CallError {
@@ -288,7 +291,7 @@ fn outcome(ended: CallOutcome) -> Response<ResponseBody> {
 }
 
 /// What another node's answer says of a call.
-async fn taken(answer: Response<hyper::body::Incoming>) -> CallOutcome {
+async fn taken(answer: Response<AnswerBody>) -> CallOutcome {
     let (mut parts, mut incoming) = answer.into_parts();
     let word =
         parts.headers.get(headers::CALL_OUTCOME).and_then(|word| word.to_str().ok()).unwrap_or_default();

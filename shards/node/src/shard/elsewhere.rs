@@ -272,6 +272,7 @@ impl Shard {
         mut parts: Parts,
         request_body: front::RequestBody,
     ) -> Result<Response<front::ResponseBody>, (Parts, front::RequestBody)> {
+        request_body.watch_client();
         if !request_body.is_end_stream() {
             let length = parts.headers.get(http::header::CONTENT_LENGTH).cloned();
             self.for_peer(&mut parts);
@@ -368,7 +369,7 @@ impl Shard {
                     head.headers.insert(headers::ELSEWHERE, elsewhere);
                     Undone::Elsewhere
                 });
-                Sent { answer: Response::from_parts(head, front::ResponseBody::stream(incoming)), undone }
+                Sent { answer: Response::from_parts(head, incoming.into()), undone }
             }
             Err(remedy) => {
                 let undone = remedy.suspect.then(|| {

@@ -5,7 +5,6 @@ use std::{
     cell::RefCell,
     io::{self, IoSlice, Read, Write},
     os::fd::BorrowedFd,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,13 +12,13 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use futures::{future::poll_fn, io::AsyncRead, io::AsyncWrite};
+use futures::future::poll_fn;
 use glommio::net::TcpStream;
 use rustls::{AlertDescription, ClientConnection, Connection, Error, pki_types::ServerName};
 use wasmkeep_protocol::{NodeId, trust::Fingerprint};
 
 use super::{Identity, Watch, identity::NAME, watch::Watched};
-use crate::stream::{borrow, poll_send};
+use crate::tcp::{Reading, Tcp};
 
 /// Bytes read from a socket in one call: two records. One buffer per shard.
 const SCRATCH_BYTES: usize = 32 << 10;
@@ -53,7 +52,7 @@ impl Refused {
 pub(crate) struct TlsStream {
     // First, so that it is gone before the descriptor is closed and given to another.
     watched: Watched,
-    stream: TcpStream,
+    stream: Tcp,
     session: Box<Session>,
 }
 
@@ -61,14 +60,14 @@ pub(crate) struct TlsStream {
 pub(crate) async fn connect(
     identity: &Identity,
     watch: &Watch,
-    mut stream: TcpStream,
+    stream: TcpStream,
     node: &NodeId,
     fingerprint: &Fingerprint,
 ) -> io::Result<TlsStream> {
     let name = ServerName::try_from(NAME).map_err(io::Error::other)?;
     let config = identity.client(fingerprint).map_err(io::Error::other)?;
     let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
-    let mut session = Box::new(Session::new(connection.into()));
+    let (mut stream, mut session) = (Tcp::from(stream), Box::new(Session::new(connection.into())));
     poll_fn(|cx| session.poll_handshake(&mut stream, cx)).await?;
     Ok(TlsStream::new(watch, stream, session, node.clone(), fingerprint.clone()))
 }
@@ -76,7 +75,7 @@ pub(crate) async fn connect(
 impl TlsStream {
     pub(super) fn new(
         watch: &Watch,
-        stream: TcpStream,
+        stream: Tcp,
         session: Box<Session>,
         node: NodeId,
         fingerprint: Fingerprint,
@@ -87,7 +86,7 @@ impl TlsStream {
     /// One that came from another shard; `None` when it is nobody's any more.
     pub(crate) fn arrived(watch: &Watch, stream: TcpStream, session: Box<Session>) -> Option<Self> {
         let (node, fingerprint) = watch.trusted(&session.fingerprint()?)?;
-        Some(Self::new(watch, stream, session, node, fingerprint))
+        Some(Self::new(watch, stream.into(), session, node, fingerprint))
     }
 
     /// Whether the other side has refused our certificate; kept up to date.
@@ -96,7 +95,11 @@ impl TlsStream {
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        borrow(&self.stream)
+        self.stream.descriptor()
+    }
+
+    pub(crate) fn set_reading(&mut self, reading: Reading) {
+        self.stream.set_reading(reading);
     }
 
     pub(crate) fn into_session(self) -> Box<Session> {
@@ -124,7 +127,7 @@ impl TlsStream {
         // Once only: rustls does not say it twice.
         self.session.connection.send_close_notify();
         ready!(self.poll_flush(cx))?;
-        Pin::new(&mut self.stream).poll_close(cx)
+        self.stream.poll_close(cx)
     }
 }
 
@@ -139,11 +142,7 @@ impl Session {
     }
 
     /// Ready when both sides have all they need to send; for a client that is before the other has judged it.
-    pub(super) fn poll_handshake(
-        &mut self,
-        stream: &mut TcpStream,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    pub(super) fn poll_handshake(&mut self, stream: &mut Tcp, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             ready!(self.poll_flush(stream, cx))?;
             if !self.connection.is_handshaking() {
@@ -165,7 +164,7 @@ impl Session {
 
     fn poll_read(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut Tcp,
         cx: &mut Context<'_>,
         bytes: &mut [u8],
     ) -> Poll<io::Result<usize>> {
@@ -183,10 +182,10 @@ impl Session {
     }
 
     /// Takes in what has come; says how many bytes, none at the end.
-    fn poll_fill(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_fill(&mut self, stream: &mut Tcp, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let taken = if self.ahead.is_empty() {
             SCRATCH.with_borrow_mut(|scratch| {
-                let len = ready!(Pin::new(&mut *stream).poll_read(cx, scratch))?;
+                let len = ready!(stream.poll_read(cx, scratch))?;
                 if len == 0 {
                     // rustls tells an end that was announced from one that was not.
                     self.connection.read_tls(&mut io::empty())?;
@@ -233,7 +232,7 @@ impl Session {
 
     fn poll_send(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut Tcp,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
@@ -246,7 +245,7 @@ impl Session {
         }
     }
 
-    fn poll_flush(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(&mut self, stream: &mut Tcp, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut Socket { stream, cx }) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -262,10 +261,10 @@ impl Session {
     }
 
     /// After a write that failed: the reason may be an alert that came before.
-    fn look_why(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) {
+    fn look_why(&mut self, stream: &mut Tcp, cx: &mut Context<'_>) {
         SCRATCH.with(|scratch| {
             if let Ok(mut scratch) = scratch.try_borrow_mut()
-                && let Poll::Ready(Ok(len)) = Pin::new(stream).poll_read(cx, &mut scratch)
+                && let Poll::Ready(Ok(len)) = stream.poll_read(cx, &mut scratch)
             {
                 let _ = self.take(&scratch[..len]);
             }
@@ -275,7 +274,7 @@ impl Session {
 
 /// A socket as rustls writes to it.
 struct Socket<'a, 'b> {
-    stream: &'a mut TcpStream,
+    stream: &'a mut Tcp,
     cx: &'a mut Context<'b>,
 }
 
@@ -285,7 +284,7 @@ impl Write for Socket<'_, '_> {
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        match poll_send(self.stream, self.cx, slices) {
+        match self.stream.poll_send(self.cx, slices) {
             Poll::Ready(sent) => sent,
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
         }

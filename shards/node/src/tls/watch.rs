@@ -10,11 +10,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use glommio::net::TcpStream;
 use rustix::net::Shutdown;
 use wasmkeep_protocol::{NodeId, limits::RELAY_LOOK_EVERY, trust::Fingerprint, view::View};
 
-use crate::{cluster::moment, runtime::Sleeper};
+use crate::{cluster::moment, runtime::Sleeper, tcp::Tcp};
 
 /// The connections of one shard. Clones are handles on the same ones.
 #[derive(Clone)]
@@ -61,9 +60,9 @@ impl Watch {
     }
 
     /// A connection begins.
-    pub(super) fn enter(&self, node: NodeId, fingerprint: Fingerprint, stream: &TcpStream) -> Watched {
+    pub(super) fn enter(&self, node: NodeId, fingerprint: Fingerprint, stream: &Tcp) -> Watched {
         let id = self.0.next.replace(self.0.next.get() + 1);
-        let entry = Entry { node, fingerprint, fd: stream.as_raw_fd() };
+        let entry = Entry { node, fingerprint, fd: stream.descriptor().as_raw_fd() };
         self.0.all.borrow_mut().insert(id, entry);
         self.keep_looking();
         Watched { watch: self.clone(), id }

@@ -50,6 +50,30 @@ fn pipelined_requests_are_answered_in_order_one_at_a_time() {
 }
 
 #[test]
+fn a_client_that_never_pauses_leaves_room_for_others() {
+    let server = Server::new(1);
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let mut busy = server.connect();
+    let asking = std::thread::spawn(move || {
+        let mut answers = 0;
+        while matches!(stopped.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty)) {
+            assert_eq!(busy.get("/a"), (200, "shard 0".into()));
+            answers += 1;
+        }
+        answers
+    });
+    let mut other = server.connect();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(10));
+        // Limits of the front are waits of the shard's timers, which need their turn as well.
+        other.send(get("/slow"));
+        assert_eq!(other.answer(), (200, "slow".into()));
+    }
+    drop(stop);
+    assert!(asking.join().unwrap() > 100);
+}
+
+#[test]
 fn a_thousand_pipelined_requests_are_all_answered() {
     let server = Server::new(1);
     let mut client = server.connect();

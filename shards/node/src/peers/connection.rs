@@ -1,0 +1,121 @@
+//! One connection to another node, from its opening to its end. Owns who drives it: whoever waits for an answer on it,
+//! in its own task, so that an answer that comes at once costs neither a wake nor a wait on the ring. While nobody uses
+//! it nothing drives it, and what became of it meanwhile shows when it is used next.
+
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    mem,
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Context, Waker},
+};
+
+use http::{Request, Response};
+use hyper::{
+    Error,
+    body::Incoming,
+    client::conn::{
+        TrySendError,
+        http1::{self, SendRequest, handshake},
+    },
+};
+
+use super::{PeerBody, io::PeerIo};
+use crate::{
+    lull::{self, Lulls},
+    stream::Stream,
+    tcp::Reading,
+    tls::Refused,
+};
+
+/// What reads and writes it.
+pub(super) type Driver = http1::Connection<PeerIo, PeerBody>;
+
+/// A connection to another node.
+pub(super) struct Connection {
+    requests: SendRequest<PeerBody>,
+    line: Line,
+    lulls: Lulls,
+    pub(super) refused: Refused,
+}
+
+/// A connection's reading and writing.
+struct Line {
+    /// `None` once it has ended: with it goes what still waited in it, so that whoever waits for that learns of the end.
+    /// Apart, as it is large and connections change hands.
+    driver: Option<Box<Driver>>,
+    reading: Rc<Cell<Reading>>,
+}
+
+impl Connection {
+    /// Speaks HTTP on a stream from here on.
+    pub(super) async fn new(stream: Stream, refused: Refused) -> Result<Self, Error> {
+        let reading = Rc::new(Cell::new(Reading::LookThenWait));
+        let (requests, driver) = handshake(PeerIo::new(stream, Rc::clone(&reading))).await?;
+        let line = Line { driver: Some(Box::new(driver)), reading };
+        Ok(Self { requests, line, lulls: Lulls::default(), refused })
+    }
+
+    /// Apart, to be driven by a task of its own; `None` when it has ended.
+    pub(super) fn into_parts(self) -> Option<(SendRequest<PeerBody>, Driver, Refused)> {
+        Some((self.requests, *self.line.driver?, self.refused))
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<PeerBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<PeerBody>>> {
+        let Self { requests, line, lulls, .. } = self;
+        let mut answer = pin!(requests.try_send_request(request));
+        let mut is_first = true;
+        poll_fn(|cx| {
+            let mut look = || {
+                line.drive(cx, Reading::Look);
+                answer.as_mut().poll(cx)
+            };
+            // Sends it. Another process on this core may have answered by the time the kernel returns.
+            let mut answered = look();
+            if mem::take(&mut is_first) && answered.is_pending() && lull::is_alone() {
+                answered = look();
+                if answered.is_pending() {
+                    answered = lulls.look(look);
+                }
+            }
+            if answered.is_pending() {
+                line.drive(cx, Reading::Wait);
+                answered = answer.as_mut().poll(cx);
+            }
+            answered
+        })
+        .await
+    }
+
+    /// Moves on what can be moved on now, and wakes the task when there is more.
+    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
+        self.line.drive(cx, Reading::LookThenWait);
+    }
+
+    /// Whether it is done with what was asked on it.
+    pub(super) fn is_ready(&self) -> bool {
+        self.line.driver.is_some() && self.requests.is_ready()
+    }
+
+    /// Whether the other node has left it open so far.
+    pub(super) fn is_open(&mut self) -> bool {
+        self.line.drive(&mut Context::from_waker(Waker::noop()), Reading::Look);
+        self.is_ready()
+    }
+}
+
+impl Line {
+    fn drive(&mut self, cx: &mut Context<'_>, reading: Reading) {
+        self.reading.set(reading);
+        if let Some(driver) = &mut self.driver
+            && Pin::new(&mut **driver).poll(cx).is_ready()
+        {
+            self.driver = None;
+        }
+    }
+}
