@@ -50,8 +50,8 @@ impl Asked {
         self.has.store(true, Ordering::Relaxed);
     }
 
-    fn has(&self) -> bool {
-        self.has.load(Ordering::Relaxed)
+    fn check(&self) -> Result<(), AheadError> {
+        if self.has.load(Ordering::Relaxed) { Err(AheadError::AsksForActor) } else { Ok(()) }
     }
 }
 
@@ -81,13 +81,14 @@ impl Version {
     /// # Errors
     /// [`AheadError`].
     pub async fn instantiate_ahead(&self, setting: &Setting) -> Result<SpareInstance, AheadError> {
-        let asked = Asked::default();
+        self.make_nobodys(setting, &Asked::default()).await.map(SpareInstance)
+    }
+
+    async fn make_nobodys(&self, setting: &Setting, asked: &Asked) -> Result<Instance, AheadError> {
         let made = self.make(setting, Some(asked.clone())).await;
         // First: a start that was refused what it asked for may have failed for that.
-        if asked.has() {
-            return Err(AheadError::AsksForActor);
-        }
-        Ok(SpareInstance(made?))
+        asked.check()?;
+        Ok(made?)
     }
 
     /// Runs `on-init` in a database that is no actor's yet, for what it leaves there to be given to actors of the class;
@@ -101,20 +102,14 @@ impl Version {
         spare: Spare,
     ) -> Result<Option<Template>, AheadError> {
         let asked = Asked::minding_moment();
-        let made = self.make(setting, Some(asked.clone())).await;
-        if asked.has() {
-            return Err(AheadError::AsksForActor);
-        }
-        let mut instance = made?;
+        let mut instance = self.make_nobodys(setting, &asked).await?;
         let database = Rc::new(spare.into_database());
         instance.store.data_mut().lend(&database);
         let failed = |reason: String| AheadError::Failed(InstantiateError::Failed(reason));
         let refused = |error: wasmkeep_storage::Error| failed(error.to_string());
         database.begin_init().map_err(refused)?;
         let ran = instance.on_init().await;
-        if asked.has() {
-            return Err(AheadError::AsksForActor);
-        }
+        asked.check()?;
         ran.map_err(|error| failed(error.to_string()))?;
         database.commit_init(self.id()).map_err(refused)?;
         // It holds the database too.

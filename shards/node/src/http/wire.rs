@@ -246,8 +246,7 @@ impl Wire {
         if found.is_pending() {
             return self.poll_fill(cx, Reading::Wait);
         }
-        let len = ready!(found)?;
-        self.filled(len);
+        self.filled(ready!(found)?);
         Poll::Ready(Ok(()))
     }
 
@@ -341,10 +340,10 @@ impl Wire {
         }
         self.body_wanted = true;
         self.stream.set_reading(Reading::LookThenWait);
-        let Self { stream, inbox, rules, socket_armed, .. } = self;
+        let Self { stream, inbox, .. } = self;
         let room = cursor.remaining().min(SCRATCH_BYTES);
         let read = SCRATCH.with_borrow_mut(|scratch| {
-            let read = poll_socket(stream, cx, &mut scratch[..room], socket_armed)?;
+            let read = Pin::new(stream).poll_read(cx, &mut scratch[..room])?;
             Poll::Ready(match ready!(read) {
                 0 => Ok(0),
                 len => framing.consume(&scratch[..len]).map(|taken| {
@@ -355,9 +354,8 @@ impl Wire {
             })
             .map_err(refuse)
         });
-        let len = ready!(read)?;
-        rules.stats.count_read(len as u64);
-        self.eof = len == 0;
+        self.socket_armed |= read.is_pending();
+        self.filled(ready!(read)?);
         self.body_wanted = false;
         self.since = Instant::now();
         self.end_body_if_complete();
@@ -401,8 +399,7 @@ impl Wire {
         self.stream.set_reading(reading);
         let read = fill(&mut self.stream, &mut self.inbox, cx);
         self.socket_armed |= read.is_pending();
-        let len = ready!(read)?;
-        self.filled(len);
+        self.filled(ready!(read)?);
         Poll::Ready(Ok(()))
     }
 
@@ -496,15 +493,4 @@ fn fill(stream: &mut Stream, inbox: &mut BytesMut, cx: &mut Context<'_>) -> Poll
         inbox.extend_from_slice(&scratch[..len]);
         Poll::Ready(Ok(len))
     })
-}
-
-fn poll_socket(
-    stream: &mut Stream,
-    cx: &mut Context<'_>,
-    bytes: &mut [u8],
-    armed: &mut bool,
-) -> Poll<io::Result<usize>> {
-    let read = Pin::new(stream).poll_read(cx, bytes);
-    *armed |= read.is_pending();
-    read
 }

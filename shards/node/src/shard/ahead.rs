@@ -145,11 +145,7 @@ impl ShardWorld {
             // It runs for each actor, and tells there what is wrong.
             Ok(Ok(None) | Err(AheadError::AsksForActor | AheadError::Failed(_))) | Err(_) => {}
         }
-        self.offload.submit(Box::new(move || {
-            if let Err(error) = wasmkeep_storage::remove(&path) {
-                tracing::warn!("a spare database could not be removed: {error}");
-            }
-        }));
+        spares.remove(path);
     }
 
     fn nobodys(&self, class: &ActorClass, code: &Code) -> Setting {

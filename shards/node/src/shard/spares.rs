@@ -4,12 +4,12 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    io::ErrorKind,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
     rc::Rc,
     sync::{
         Arc,
-        mpsc::{self, Receiver, Sender},
+        mpsc::{self, Receiver, SendError, Sender},
     },
 };
 
@@ -108,11 +108,12 @@ impl Spares {
     }
 
     fn discard(&self, spare: Spare) {
-        self.offload.submit(Box::new(move || {
-            if let Err(error) = spare.discard() {
-                tracing::warn!("a spare database could not be removed: {error}");
-            }
-        }));
+        self.offload.submit(Box::new(move || told(spare.discard())));
+    }
+
+    /// Removes the files of a spare that is not open any more.
+    pub(super) fn remove(&self, path: PathBuf) {
+        self.offload.submit(Box::new(move || told(wasmkeep_storage::remove(&path))));
     }
 
     /// `stock`: where it comes from.
@@ -149,12 +150,18 @@ impl Spares {
                     tracing::warn!("no spare database: {error}");
                 }
                 // Nobody waits for those of a kind that was let go.
-                let unwanted = making.send(made.ok()).err().and_then(|unsent| unsent.0);
-                if let Some(Err(error)) = unwanted.map(Spare::discard) {
-                    tracing::warn!("a spare database could not be removed: {error}");
+                if let Err(SendError(Some(unwanted))) = making.send(made.ok()) {
+                    told(unwanted.discard());
                 }
             }
         }));
+    }
+}
+
+/// Nobody waits for a removal: the log tells of one that failed.
+fn told(removed: io::Result<()>) {
+    if let Err(error) = removed {
+        tracing::warn!("a spare database could not be removed: {error}");
     }
 }
 
