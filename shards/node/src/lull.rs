@@ -2,32 +2,38 @@
 //! waits for it, and looks again, before it goes to sleep. To sleep and be woken takes the executor a dozen system calls,
 //! and whoever is to answer may share the core, or be quick.
 //!
-//! Owns when that pays. Whoever waits says what it looks for.
+//! Owns when that pays, and whether a shard serves one connection only. Whoever waits says what it looks for.
 
 use std::{
     cell::Cell,
-    task::Poll,
+    task::{Context, Poll},
     thread,
     time::{Duration, Instant},
 };
 
-use crate::tcp::may_look;
+use crate::tcp::{may_look, turn_to_ring};
 
-/// How long a shard looks: about what it takes the executor to go to sleep and an idle core to wake.
-const LOOK_FOR: Duration = Duration::from_micros(100);
+/// How long a shard looks. An answer that took a sleep or two on its way comes within it; were it shorter, shards that
+/// once slept would find each other's answers too late and go on sleeping.
+const LOOK_FOR: Duration = Duration::from_micros(300);
 
-/// Answers in a row on one connection after which a shard counts as serving that one only. What came on others is not
-/// seen while it looks.
+/// How long it looks at a stretch. What came on other connections is not seen meanwhile.
+const STRETCH: Duration = Duration::from_micros(100);
+
+/// Answers in a row on one connection after which a shard counts as serving that one only.
 const ALONE_AFTER: u8 = 8;
 
 /// Lulls that are passed over after several in vain: up to two to this power. A yield may cost milliseconds where another
 /// process wants the core for itself; so few of them are not seen in a 99th percentile.
 const MISSES_MAX: u8 = 10;
 
+/// In place of a connection: the one that was served last has left the shard.
+const NOBODY: u64 = 0;
+
 thread_local! {
-    static NEXT: Cell<u64> = const { Cell::new(1) };
+    static NEXT: Cell<u64> = const { Cell::new(NOBODY + 1) };
     /// The connection answered on last, and how often in a row.
-    static LAST: Cell<(u64, u8)> = const { Cell::new((0, 0)) };
+    static LAST: Cell<(u64, u8)> = const { Cell::new((NOBODY, 0)) };
 }
 
 /// Whether a shard serves one connection only.
@@ -38,49 +44,112 @@ pub(crate) fn is_alone() -> bool {
 /// The lulls of one connection.
 pub(crate) struct Lulls {
     id: u64,
+    /// Since when it looks.
+    began: Option<Instant>,
     /// Looks in vain, one after the other.
     misses: u8,
     /// Lulls to pass over.
     pass_over: u16,
 }
 
+/// Those of a connection on its way from one shard to another.
+#[derive(Debug, Default)]
+pub(crate) struct Away {
+    was_alone: bool,
+    misses: u8,
+    pass_over: u16,
+}
+
 impl Default for Lulls {
     fn default() -> Self {
-        Self { id: NEXT.replace(NEXT.get() + 1), misses: 0, pass_over: 0 }
+        Away::default().into()
+    }
+}
+
+impl From<Away> for Lulls {
+    /// A shard that serves nobody else is alone with a connection that another was alone with.
+    fn from(Away { was_alone, misses, pass_over }: Away) -> Self {
+        let id = NEXT.replace(NEXT.get() + 1);
+        if was_alone && LAST.get().0 == NOBODY {
+            LAST.set((id, ALONE_AFTER));
+        }
+        Self { id, began: None, misses, pass_over }
     }
 }
 
 impl Lulls {
+    /// Its connection leaves the shard.
+    pub(crate) fn leave(&self) -> Away {
+        let away = Away { was_alone: self.is_alone(), misses: self.misses, pass_over: self.pass_over };
+        let (last, times) = LAST.get();
+        if last == self.id {
+            LAST.set((NOBODY, times));
+        }
+        away
+    }
+
+    /// Whether its connection is the only one that the shard serves.
+    pub(crate) fn is_alone(&self) -> bool {
+        LAST.get().0 == self.id && is_alone()
+    }
+
     /// A request on this connection was answered.
     pub(crate) fn answered(&self) {
         let (last, times) = LAST.get();
         LAST.set((self.id, if last == self.id { times.saturating_add(1) } else { 0 }));
     }
 
-    /// Looks until something is found or the time is over.
-    pub(crate) fn look<T>(&mut self, mut found: impl FnMut() -> Poll<T>) -> Poll<T> {
-        if !is_alone() || !may_look() {
-            return Poll::Pending;
+    /// Whether a look is under way.
+    pub(crate) fn is_looking(&self) -> bool {
+        self.began.is_some()
+    }
+
+    /// Looks until something is found or the time is over, which is `None`; once only where more does not pay. Pending
+    /// while the shard turns to its ring in between; the task is woken.
+    pub(crate) fn poll_look<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut found: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<Option<T>> {
+        if !is_alone() {
+            self.began = None;
+            return Poll::Ready(None);
         }
-        if self.pass_over > 0 {
-            self.pass_over -= 1;
-            return Poll::Pending;
-        }
-        let began = Instant::now();
-        while began.elapsed() < LOOK_FOR {
-            thread::yield_now();
-            let found = found();
-            if found.is_ready() {
+        let now = Instant::now();
+        if let Poll::Ready(found) = found(cx) {
+            if let Some(began) = self.began {
                 self.end(began.elapsed() < LOOK_FOR);
-                return found;
+            }
+            return Poll::Ready(Some(found));
+        }
+        let began = match self.began {
+            Some(began) => began,
+            None if self.pass_over > 0 => {
+                self.pass_over -= 1;
+                return Poll::Ready(None);
+            }
+            None => *self.began.insert(now),
+        };
+        loop {
+            if began.elapsed() >= LOOK_FOR {
+                self.end(false);
+                return Poll::Ready(None);
+            }
+            if now.elapsed() >= STRETCH || !may_look() {
+                turn_to_ring(cx);
+                return Poll::Pending;
+            }
+            thread::yield_now();
+            if let Poll::Ready(found) = found(cx) {
+                self.end(began.elapsed() < LOOK_FOR);
+                return Poll::Ready(Some(found));
             }
         }
-        self.end(false);
-        Poll::Pending
     }
 
     /// `paid`: what was looked for came before a sleeper would have had it.
     fn end(&mut self, paid: bool) {
+        self.began = None;
         self.misses = if paid { 0 } else { (self.misses + 1).min(MISSES_MAX) };
         self.pass_over = if paid { 0 } else { 1 << self.misses };
     }
@@ -88,17 +157,32 @@ impl Lulls {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
 
-    /// Looks for what never comes; says whether it looked.
+    fn cx() -> Context<'static> {
+        Context::from_waker(Waker::noop())
+    }
+
+    /// Looks until the end; says what was found.
+    fn find<T>(lulls: &mut Lulls, mut found: impl FnMut() -> Poll<T>) -> Option<T> {
+        loop {
+            if let Poll::Ready(end) = lulls.poll_look(&mut cx(), |_| found()) {
+                return end;
+            }
+        }
+    }
+
+    /// Looks for what never comes; says whether it looked more than once.
     fn looks(lulls: &mut Lulls) -> bool {
-        let mut looked = false;
-        let nothing = lulls.look(|| {
-            looked = true;
+        let mut looks = 0;
+        let nothing = find(lulls, || {
+            looks += 1;
             Poll::<()>::Pending
         });
-        assert!(nothing.is_pending());
-        looked
+        assert_eq!(nothing, None);
+        looks > 1
     }
 
     #[test]
@@ -109,9 +193,42 @@ mod tests {
             assert!(!looks(&mut one));
         }
         one.answered();
-        assert_eq!(one.look(|| Poll::Ready(7)), Poll::Ready(7));
+        assert_eq!(find(&mut one, || Poll::Ready(7)), Some(7));
         other.answered();
         assert!(!looks(&mut Lulls::default()));
+    }
+
+    #[test]
+    fn a_connection_that_is_alone_stays_so_on_the_next_shard_if_that_serves_nobody() {
+        let serve = |lulls: &Lulls| (0..=ALONE_AFTER).for_each(|_| lulls.answered());
+        let first = Lulls::default();
+        serve(&first);
+        assert!(first.is_alone());
+        let away = first.leave();
+        assert!(!first.is_alone());
+        let moved = Lulls::from(away);
+        assert!(moved.is_alone());
+        let other = Lulls::default();
+        assert!(!other.is_alone());
+        serve(&other);
+        assert!(other.is_alone() && !moved.is_alone());
+        let away = moved.leave();
+        assert!(other.is_alone());
+        assert!(!Lulls::from(away).is_alone());
+        let away = other.leave();
+        assert!(!Lulls::default().is_alone());
+        assert!(Lulls::from(away).is_alone());
+    }
+
+    #[test]
+    fn a_shard_turns_to_its_ring_while_it_looks() {
+        let mut lulls = Lulls::default();
+        (0..=ALONE_AFTER).for_each(|_| lulls.answered());
+        assert!(lulls.poll_look(&mut cx(), |_| Poll::<()>::Pending).is_pending());
+        assert!(lulls.is_looking());
+        assert!(!looks(&mut Lulls { pass_over: 1, ..Lulls::default() }));
+        assert_eq!(find(&mut lulls, || Poll::Ready(7)), Some(7));
+        assert!(!lulls.is_looking());
     }
 
     #[test]
@@ -127,14 +244,19 @@ mod tests {
     }
 
     #[test]
-    fn a_find_that_took_longer_than_a_sleep_counts_as_none() {
+    fn a_find_that_took_longer_than_a_look_counts_as_none() {
         let mut lulls = Lulls::default();
         (0..=ALONE_AFTER).for_each(|_| lulls.answered());
+        let mut looks = 0;
         let late = || {
+            looks += 1;
+            if looks == 1 {
+                return Poll::Pending;
+            }
             thread::sleep(LOOK_FOR);
             Poll::Ready(7)
         };
-        assert_eq!(lulls.look(late), Poll::Ready(7));
+        assert_eq!(find(&mut lulls, late), Some(7));
         assert!(!looks(&mut lulls));
     }
 }

@@ -5,7 +5,7 @@ use std::{
     cell::Cell,
     io::{self, IoSlice},
     os::fd::{AsRawFd, BorrowedFd},
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll},
 };
 
@@ -27,6 +27,13 @@ thread_local! {
 /// Whether a shard may do without its ring for a while.
 pub(crate) fn may_look() -> bool {
     LOOKS.get() < LOOKS_MAX
+}
+
+/// Lets the shard turn to its ring, and then to this task again.
+pub(crate) fn turn_to_ring(cx: &mut Context<'_>) {
+    LOOKS.set(0);
+    // Its first poll marks the executor's queue and wakes the task.
+    let _ = pin!(glommio::executor().yield_task_queue_now()).poll(cx);
 }
 
 /// How a connection is read.

@@ -119,11 +119,11 @@ async fn finish<S>(
             None
         }
         End::Moved(shard) => {
-            let bytes = wire.take_unread();
+            let came = wire.leave();
             let (fd, session) = wire.stream.into_parts().ok()?;
             front.stats.count_moved_away(1);
             drop(member);
-            Some(Handover { fd, session, bytes, ticket, shard })
+            Some(Handover { fd, session, came, ticket, shard })
         }
         End::Upgraded(response, upgrade) => {
             let (unread, answer) = (wire.take_unread().into(), upgrade::head(response));

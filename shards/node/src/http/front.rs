@@ -9,9 +9,10 @@ use super::{
     linger::answer_and_close,
     listening::Listening,
     moves::{Budget, MOVES_PER_SECOND},
-    wire::{Rules, Wire},
+    wire::{Came, Rules, Wire},
 };
 use crate::{
+    lull::Away,
     runtime::Sleeper,
     stream::Stream,
     tls::{self, Session, TlsStream},
@@ -92,9 +93,8 @@ impl Config {
 /// A connection on its way into a front.
 pub struct Inbound {
     socket: Socket,
-    bytes: Vec<u8>,
+    came: Came,
     ticket: Ticket,
-    fresh: bool,
 }
 
 enum Socket {
@@ -112,20 +112,24 @@ impl Inbound {
     }
 
     fn of(stream: Stream, ticket: Ticket) -> Inbound {
-        Inbound { socket: Socket::Here(stream), bytes: Vec::new(), ticket, fresh: true }
+        Inbound {
+            socket: Socket::Here(stream),
+            came: Came { bytes: Vec::new(), fresh: true, lulls: Away::default() },
+            ticket,
+        }
     }
 }
 
 impl From<Handover> for Inbound {
     fn from(moved: Handover) -> Inbound {
         let socket = Socket::Moved(moved.fd, moved.session);
-        Inbound { socket, bytes: moved.bytes, ticket: moved.ticket, fresh: false }
+        Inbound { socket, came: moved.came, ticket: moved.ticket }
     }
 }
 
 impl fmt::Debug for Inbound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbound").field("fresh", &self.fresh).finish_non_exhaustive()
+        f.debug_struct("Inbound").field("fresh", &self.came.fresh).finish_non_exhaustive()
     }
 }
 
@@ -306,12 +310,12 @@ where
 
     /// Serves a connection until it ends, or until it belongs to another shard: then it is returned.
     async fn serve(self: &Rc<Self>, inbound: Inbound, member: Member) -> Option<Handover> {
-        let Inbound { socket, bytes, ticket, fresh } = inbound;
+        let Inbound { socket, came, ticket } = inbound;
         let stream = match socket {
             Socket::Here(stream) => stream,
             Socket::Moved(fd, session) => self.arrived(fd, session)?,
         };
-        let wire = Wire::new(stream, &bytes, fresh, self.rules.clone());
+        let wire = Wire::new(stream, came, self.rules.clone());
         connection::serve(self, wire, ticket, member).await
     }
 

@@ -2,10 +2,12 @@
 //!
 //! A request for another shard's actor costs a hop each way. A new connection whose first request belongs
 //! elsewhere moves at once; an older one after [`MOVE_AFTER`] requests in a row for the same other shard, and no
-//! shard gives away more than a set number of those a second, so that mixed traffic does not flap. A WebSocket is
-//! served where its actor is: a request for one always moves, unless the connection has just moved or could not.
+//! shard gives away more than a set number of those a second, so that mixed traffic does not flap. A connection that
+//! its shard serves alone moves each time: shards that sleep meanwhile are woken for each hop, and the answer's is
+//! spared. A WebSocket is served where its actor is: a request for one always moves, unless the connection has just
+//! moved or could not.
 
-use super::connections::Ticket;
+use super::{connections::Ticket, wire::Came};
 use crate::tls::Session;
 use std::{cell::Cell, fmt, os::fd::OwnedFd, time::Instant};
 
@@ -21,8 +23,8 @@ pub struct Handover {
     pub(super) fd: OwnedFd,
     /// Between nodes: the TLS on it.
     pub(super) session: Option<Box<Session>>,
-    /// Bytes read and not acted on; they begin with a whole request head.
-    pub(super) bytes: Vec<u8>,
+    /// The bytes begin with a whole request head.
+    pub(super) came: Came,
     pub(super) ticket: Ticket,
     /// Where it belongs.
     pub shard: usize,
@@ -32,6 +34,17 @@ impl fmt::Debug for Handover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handover").field("shard", &self.shard).finish_non_exhaustive()
     }
+}
+
+/// A connection's next request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Next {
+    /// The shard it is for; `None` where any will do.
+    pub(super) owner: Option<usize>,
+    /// It asks for a WebSocket.
+    pub(super) for_good: bool,
+    /// Its shard serves no other connection.
+    pub(super) is_alone: bool,
 }
 
 /// What one connection's requests said so far.
@@ -50,22 +63,16 @@ impl Streak {
         Streak { fresh, settled: !fresh, shard: 0, length: 0 }
     }
 
-    /// Takes the next request's owner, of which `here` is this shard; says where the connection must go now.
-    /// `for_good`: it asks for a WebSocket.
-    pub(super) fn next(
-        &mut self,
-        owner: Option<usize>,
-        here: usize,
-        for_good: bool,
-        budget: &Budget,
-    ) -> Option<usize> {
+    /// Takes the next request, seen by shard `here`; says where the connection must go now.
+    pub(super) fn next(&mut self, next: Next, here: usize, budget: &Budget) -> Option<usize> {
+        let Next { owner, for_good, is_alone } = next;
         let fresh = std::mem::replace(&mut self.fresh, false);
         let settled = std::mem::replace(&mut self.settled, false);
         let Some(owner) = owner.filter(|owner| *owner != here) else {
             self.length = 0;
             return None;
         };
-        if fresh || (for_good && !settled) {
+        if fresh || ((for_good || is_alone) && !settled) {
             return Some(owner);
         }
         self.length = if self.length > 0 && self.shard == owner { self.length + 1 } else { 1 };
@@ -101,23 +108,31 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    fn of(owner: impl Into<Option<usize>>) -> Next {
+        Next { owner: owner.into(), for_good: false, is_alone: false }
+    }
+
+    fn websocket(owner: usize) -> Next {
+        Next { for_good: true, ..of(owner) }
+    }
+
     #[test]
     fn a_new_connection_moves_with_its_first_request_only() {
         let budget = Budget::new(0, Instant::now());
-        assert_eq!(Streak::new(true).next(Some(3), 0, false, &budget), Some(3));
-        assert_eq!(Streak::new(true).next(Some(0), 0, false, &budget), None);
-        assert_eq!(Streak::new(true).next(None, 0, false, &budget), None);
-        assert_eq!(Streak::new(false).next(Some(3), 0, false, &budget), None);
+        assert_eq!(Streak::new(true).next(of(3), 0, &budget), Some(3));
+        assert_eq!(Streak::new(true).next(of(0), 0, &budget), None);
+        assert_eq!(Streak::new(true).next(of(None), 0, &budget), None);
+        assert_eq!(Streak::new(false).next(of(3), 0, &budget), None);
         let mut streak = Streak::new(true);
-        assert_eq!(streak.next(None, 0, false, &budget), None);
-        assert_eq!(streak.next(Some(3), 0, false, &budget), None);
+        assert_eq!(streak.next(of(None), 0, &budget), None);
+        assert_eq!(streak.next(of(3), 0, &budget), None);
     }
 
     #[test]
     fn an_older_connection_moves_after_eight_in_a_row_for_one_shard() {
         let budget = Budget::new(10, Instant::now());
         let mut streak = Streak::new(false);
-        let mut moved = |owner| streak.next(Some(owner), 0, false, &budget);
+        let mut moved = |owner| streak.next(of(owner), 0, &budget);
         for _ in 0..7 {
             assert_eq!(moved(1), None);
         }
@@ -137,12 +152,24 @@ mod tests {
         // R-WS-1
         let budget = Budget::new(0, Instant::now());
         let mut streak = Streak::new(true);
-        assert_eq!(streak.next(None, 0, false, &budget), None);
-        assert_eq!(streak.next(Some(3), 0, true, &budget), Some(3));
+        assert_eq!(streak.next(of(None), 0, &budget), None);
+        assert_eq!(streak.next(websocket(3), 0, &budget), Some(3));
         let mut streak = Streak::new(false);
-        assert_eq!(streak.next(Some(3), 0, true, &budget), None);
-        assert_eq!(streak.next(Some(3), 0, true, &budget), Some(3));
-        assert_eq!(streak.next(Some(0), 0, true, &budget), None);
+        assert_eq!(streak.next(websocket(3), 0, &budget), None);
+        assert_eq!(streak.next(websocket(3), 0, &budget), Some(3));
+        assert_eq!(streak.next(websocket(0), 0, &budget), None);
+    }
+
+    #[test]
+    fn a_connection_served_alone_moves_with_every_request_for_another_shard_but_right_after_a_move() {
+        let budget = Budget::new(0, Instant::now());
+        let alone = |owner| Next { is_alone: true, ..of(owner) };
+        let mut streak = Streak::new(false);
+        assert_eq!(streak.next(alone(3), 0, &budget), None);
+        assert_eq!(streak.next(alone(3), 0, &budget), Some(3));
+        assert_eq!(streak.next(alone(0), 0, &budget), None);
+        assert_eq!(streak.next(Next { owner: None, ..alone(0) }, 0, &budget), None);
+        assert_eq!(streak.next(alone(2), 0, &budget), Some(2));
     }
 
     #[test]

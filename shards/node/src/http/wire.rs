@@ -6,13 +6,13 @@
 use super::{
     Config, Stats, Violation,
     guard::{BodyFraming, HeadScan, parse_head},
-    moves::{Budget, Streak},
+    moves::{Budget, Next, Streak},
     upgrade::Upgrade,
 };
 use crate::{
     lull::{self, Lulls},
     stream::Stream,
-    tcp::{Reading, may_look},
+    tcp::Reading,
 };
 use bytes::{Buf, BytesMut};
 use futures::io::AsyncRead;
@@ -109,6 +109,16 @@ pub(super) struct Rules {
     pub(super) stay: Box<dyn Fn() -> bool>,
 }
 
+/// How a connection comes to a shard.
+#[derive(Debug)]
+pub(super) struct Came {
+    /// Read and not acted on.
+    pub(super) bytes: Vec<u8>,
+    /// No request of it has been seen on any shard.
+    pub(super) fresh: bool,
+    pub(super) lulls: lull::Away,
+}
+
 /// A connection's socket and what is known about the bytes on it.
 pub(super) struct Wire {
     pub(super) stream: Stream,
@@ -138,11 +148,12 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(stream: Stream, bytes: &[u8], fresh: bool, rules: Rc<Rules>) -> Wire {
+    pub(super) fn new(stream: Stream, came: Came, rules: Rc<Rules>) -> Wire {
+        let Came { bytes, fresh, lulls } = came;
         Wire {
             stream,
             rules,
-            inbox: BytesMut::from(bytes),
+            inbox: BytesMut::from(&*bytes),
             passed: 0,
             phase: Phase::Head(HeadScan::default()),
             streak: Streak::new(fresh),
@@ -151,7 +162,7 @@ impl Wire {
             socket_armed: false,
             again: false,
             just_answered: false,
-            lulls: Lulls::default(),
+            lulls: lulls.into(),
             handler_is_new: false,
             since: Instant::now(),
             body_wanted: false,
@@ -204,6 +215,11 @@ impl Wire {
         std::mem::take(&mut self.inbox).to_vec()
     }
 
+    /// As [`Wire::take_unread`], for another shard: the connection leaves this one.
+    pub(super) fn leave(&mut self) -> Came {
+        Came { bytes: self.take_unread(), fresh: false, lulls: self.lulls.leave() }
+    }
+
     /// Waits until a head is passed, an outcome is set, or the client has left.
     pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
@@ -228,25 +244,22 @@ impl Wire {
 
     /// Reads on in a head. For one that follows an answer it looks for a moment before it waits.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !std::mem::take(&mut self.just_answered) {
+        let begins = std::mem::take(&mut self.just_answered);
+        if !begins && !self.lulls.is_looking() {
             return self.poll_fill(cx, Reading::LookThenWait);
         }
-        if !lull::is_alone() || !may_look() {
+        if !lull::is_alone() {
             return self.poll_fill(cx, Reading::Wait);
         }
         let Self { stream, inbox, lulls, .. } = self;
         stream.set_reading(Reading::Look);
-        let mut look = || fill(stream, inbox, cx);
-        let mut found = look();
-        if found.is_pending() {
-            found = lulls.look(look);
-        }
+        let found = lulls.poll_look(cx, |cx| fill(stream, inbox, cx));
         // Whoever has the stream next counts on being woken.
         stream.set_reading(Reading::LookThenWait);
-        if found.is_pending() {
-            return self.poll_fill(cx, Reading::Wait);
+        match ready!(found) {
+            Some(found) => self.filled(found?),
+            None => return self.poll_fill(cx, Reading::Wait),
         }
-        self.filled(ready!(found)?);
         Poll::Ready(Ok(()))
     }
 
@@ -262,7 +275,8 @@ impl Wire {
         // The guard only passes visible ASCII in a target.
         let path = std::str::from_utf8(&self.inbox[head.path]).unwrap_or_default();
         let owner = (rules.route)(path);
-        let shard = self.streak.next(owner, rules.config.shard, head.wants_websocket, &rules.budget);
+        let whose = Next { owner, for_good: head.wants_websocket, is_alone: self.lulls.is_alone() };
+        let shard = self.streak.next(whose, rules.config.shard, &rules.budget);
         if let Some(shard) = shard
             && !(rules.stay)()
         {

@@ -8,7 +8,7 @@ use std::{
     mem,
     pin::{Pin, pin},
     rc::Rc,
-    task::{Context, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 
 use http::{Request, Response};
@@ -69,25 +69,27 @@ impl Connection {
     ) -> Result<Response<Incoming>, TrySendError<Request<PeerBody>>> {
         let Self { requests, line, lulls, .. } = self;
         let mut answer = pin!(requests.try_send_request(request));
-        let mut is_first = true;
+        let mut is_new = true;
         poll_fn(|cx| {
-            let mut look = || {
-                line.drive(cx, Reading::Look);
+            let mut poll = |cx: &mut Context<'_>, reading| {
+                line.drive(cx, reading);
                 answer.as_mut().poll(cx)
             };
-            // Sends it. Another process on this core may have answered by the time the kernel returns.
-            let mut answered = look();
-            if mem::take(&mut is_first) && answered.is_pending() && lull::is_alone() {
-                answered = look();
-                if answered.is_pending() {
-                    answered = lulls.look(look);
+            let begins = mem::take(&mut is_new);
+            if !begins || lull::is_alone() {
+                // Sends it, or sees what has come.
+                let answered = poll(cx, Reading::Look);
+                if answered.is_ready() {
+                    return answered;
                 }
             }
-            if answered.is_pending() {
-                line.drive(cx, Reading::Wait);
-                answered = answer.as_mut().poll(cx);
+            if begins || lulls.is_looking() {
+                // Another process on this core may have answered by the time the kernel returned.
+                if let Some(answered) = ready!(lulls.poll_look(cx, |cx| poll(cx, Reading::Look))) {
+                    return Poll::Ready(answered);
+                }
             }
-            answered
+            poll(cx, Reading::Wait)
         })
         .await
     }
