@@ -24,6 +24,7 @@ use crate::{
     event::{ActorEvent, HttpEvent, RequestBody, Revocation},
     headers,
     load::{HandleParams, Loaded, Version},
+    runtime::Shared,
     stack,
     state::{ActorState, Setting},
     turn::{self, Reply, SliceEnded},
@@ -59,6 +60,26 @@ pub struct Instance {
     /// False while an event runs and after one that did not end well: wasmtime's stores must not be entered
     /// again after a trap or a dropped call.
     pub(crate) sound: bool,
+    // Last, so that all else has ended before.
+    ended: Ended,
+}
+
+/// What there is to do after an instance's end.
+struct Ended {
+    shared: Arc<Shared>,
+    memory_bytes: usize,
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.ended.memory_bytes = instance_memory_bytes(self);
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.shared.giving_back.ended(self.memory_bytes);
+    }
 }
 
 /// Linear memory of an instance, in bytes, as the guest sees it; pages it never touched included.
@@ -101,7 +122,8 @@ impl Version {
         let failed = |error: wasmtime::Error| InstantiateError::Failed(format!("{error:#}"));
         let handle = instance.get_typed_func(&mut store, loaded.handle).map_err(failed)?;
         let loaded = Arc::clone(&self.0);
-        Ok(Instance { store, instance, loaded, handle, timers, slice_ended, mark: None, sound: true })
+        let ended = Ended { shared: Arc::clone(&loaded.shared), memory_bytes: 0 };
+        Ok(Instance { store, instance, loaded, handle, timers, slice_ended, mark: None, sound: true, ended })
     }
 }
 

@@ -12,6 +12,7 @@ mod boundary;
 mod cache;
 mod calls;
 mod event;
+mod giving_back;
 mod headers;
 mod hooks;
 mod imports;

@@ -7,6 +7,7 @@ use wasmtime::{Config, Engine, OptLevel, PoolingAllocationConfig, WasmBacktraceD
 pub use crate::cache::CacheError;
 use crate::{
     cache::CodeCache,
+    giving_back::{self, GivingBack},
     imports,
     load::{self, LoadError, Version},
     stack::CALL_STACK_BYTES,
@@ -72,11 +73,12 @@ pub(crate) struct Shared {
     pub(crate) actors: Linker<ActorState>,
     pub(crate) stateless: Linker<ActorState>,
     pub(crate) cache: CodeCache,
+    pub(crate) giving_back: GivingBack,
 }
 
 /// The engine, shared by all shards.
 #[derive(Clone)]
-pub struct Runtime(Arc<Shared>);
+pub struct Runtime(pub(crate) Arc<Shared>);
 
 impl Runtime {
     /// Sets the engine up. Reserves address space, not memory.
@@ -95,6 +97,7 @@ impl Runtime {
             actors: imports::actor_linker(&engine).map_err(failed)?,
             stateless: imports::wasi_linker(&engine).map_err(failed)?,
             cache: CodeCache::open(&config.cache_dir, &engine)?,
+            giving_back: GivingBack::new(&engine).map_err(failed)?,
             engine,
         };
         Ok(Self(Arc::new(shared)))
@@ -165,7 +168,8 @@ fn engine_config(config: &RuntimeConfig) -> Config {
         .max_tables_per_module(TABLES_PER_COMPONENT)
         .table_elements(TABLE_ELEMENTS_MAX)
         .max_memory_size(config.memory_bytes_max)
-        // A hibernated actor's memory goes back to the system at once.
+        // A hibernated actor's memory goes back to the system.
+        .decommit_batch_size(giving_back::PIECES)
         .linear_memory_keep_resident(0)
         .table_keep_resident(0)
         .async_stack_keep_resident(0);

@@ -14,7 +14,9 @@ use futures::future::{Either, select};
 use wasmkeep_actor::{Failure, Guest as _, TurnEnd};
 
 use super::kit::{self, GuestText, TICKED, ask, block_on, exchange, get};
-use crate::{HttpEvent, Instance, InstantiateError, Unanswered, instance_memory_bytes};
+use crate::{
+    HttpEvent, Instance, InstantiateError, Unanswered, giving_back::PIECES, instance_memory_bytes,
+};
 
 #[test]
 fn memory_grows_up_to_the_limit_and_then_fails_in_the_guest() {
@@ -34,6 +36,32 @@ fn memory_grows_up_to_the_limit_and_then_fails_in_the_guest() {
     let bytes = pages << 16;
     assert!(bytes <= kit::MEMORY_BYTES_MAX && bytes > kit::MEMORY_BYTES_MAX - (1 << 20), "{bytes}");
     assert_eq!(instance_memory_bytes(&instance), bytes);
+}
+
+/// Runs instances with so many pages more than they begin with, one after the other; says how many memories were given
+/// back after each.
+fn given_back<const N: usize>(pages: [u32; N]) -> [u32; N] {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = kit::runtime(folder.path());
+    pages.map(|pages| {
+        let mut guest = GuestText::new();
+        let text = guest.text("here");
+        let code = format!("(drop (memory.grow (i32.const {pages}))) (call $say (i32.const 200) {text})");
+        let version = runtime.load_actor(&guest.handle(&code)).unwrap();
+        let mut instance = block_on(version.instantiate(kit::setting())).unwrap();
+        assert_eq!(block_on(exchange(&mut instance, get("/"))).0, TurnEnd::Ready);
+        drop(instance);
+        runtime.0.engine.pooling_allocator_metrics().unwrap().unused_warm_memories()
+    })
+}
+
+#[test]
+fn small_memories_go_back_together_and_a_large_one_at_once() {
+    let small = given_back([0; PIECES]);
+    assert_eq!(small[0], 0);
+    assert!(small[PIECES - 1] > 0, "{small:?}");
+    let large = given_back([0, 64]);
+    assert!(large[0] == 0 && large[1] >= 2, "{large:?}");
 }
 
 // case T4
