@@ -281,6 +281,25 @@ impl Connection {
         cache.kept.push(Kept { sql: sql.into(), statement, used_at });
     }
 
+    /// Compiles a statement that will be asked for, if it can be and belongs to no database in particular.
+    pub(crate) fn prepare_ahead(&self, sql: &str) {
+        let _paid = memory::enter(&self.account, usize::MAX);
+        let prepared = self.take(sql);
+        let is_personal = self.hooks.is_personal.replace(false);
+        if let Ok(statement) = prepared
+            && !is_personal
+        {
+            self.keep(sql, statement);
+        }
+    }
+
+    /// The texts of kept statements that only read and write rows.
+    pub(crate) fn with_kept(&self, look: impl FnOnce(&mut dyn Iterator<Item = &str>)) {
+        let cache = self.cache.borrow();
+        let rows_only = cache.kept.iter().filter(|kept| kept.statement.is_of_rows(&kept.sql));
+        look(&mut rows_only.map(|kept| &*kept.sql));
+    }
+
     /// Forgets kept statements and gives back the pages that can be read again.
     pub(crate) fn shrink(&self) {
         let _paid = memory::enter(&self.account, usize::MAX);

@@ -32,6 +32,7 @@ use crate::{
     pace::Pacer,
     run::Running,
     sink::CommitSink,
+    template::Template,
     value::{Changes, ResultSet, Value},
 };
 
@@ -79,6 +80,8 @@ pub struct Database {
     delete: Cell<bool>,
     /// The version whose `on-init` has run, once it was read.
     pub(crate) version: RefCell<Option<Option<String>>>,
+    /// What it was made of, until its first event has ended.
+    pub(crate) like: RefCell<Option<Arc<Template>>>,
     /// The actor's name, when its file does not tell it.
     pub(crate) name: Option<String>,
     /// `on-alarm` runs.
@@ -308,6 +311,9 @@ impl Database {
             tracing::warn!(code, path = ?connection.path(), "setting the size limit back failed");
         }
         cursor::close_all(connection);
+        if let Some(template) = self.like.take() {
+            connection.with_kept(|texts| template.was_asked(texts));
+        }
         let rolled_back = connection.in_transaction();
         if rolled_back {
             connection.in_init.set(false);

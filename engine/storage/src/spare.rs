@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{self, ErrorKind},
     path::Path,
+    sync::Arc,
 };
 
 use crate::{
@@ -36,13 +37,15 @@ impl Spare {
         Database::open_new(path, None, config).map(|database| Self(Box::new(database)))
     }
 
-    /// As [`Spare::make`], with what `template` holds in it.
+    /// As [`Spare::make`], with what `template` holds in it, and what actors ask first compiled.
     ///
     /// # Errors
     /// As there.
-    pub fn make_like(template: &Template, path: &Path, config: &Config) -> Result<Self, OpenError> {
+    pub fn make_like(template: &Arc<Template>, path: &Path, config: &Config) -> Result<Self, OpenError> {
         let database = Database::open_new(path, Some(template.wal()), config)?;
         template.learn(&database)?;
+        template.prepare(&database);
+        *database.like.borrow_mut() = Some(Arc::clone(template));
         Ok(Self(Box::new(database)))
     }
 

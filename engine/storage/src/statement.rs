@@ -35,6 +35,13 @@ pub(crate) struct Prepared {
 }
 
 impl Statement {
+    /// Whether it does nothing but read and write rows.
+    pub(crate) fn is_of_rows(&self, sql: &str) -> bool {
+        let word = first_word(sql);
+        let words = ["SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH"];
+        self.boundary == Boundary::None && words.iter().any(|other| word.eq_ignore_ascii_case(other))
+    }
+
     /// Compiles the first statement of `sql`, asking the policy unless the host's own SQL runs.
     pub(crate) fn prepare(connection: &Connection, sql: &str) -> Result<Prepared, Error> {
         if sql.as_bytes().contains(&0) {

@@ -3,7 +3,11 @@
 //! Owns what has to hold in the database for that. Whether the code asked for anything that differs from actor to actor,
 //! whoever ran it knows.
 
-use std::{fmt, fs, io, path::Path};
+use std::{
+    fmt, fs, io,
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use crate::{
     connection::Connection,
@@ -17,12 +21,28 @@ use crate::{
 /// A WAL that is longer is not kept in memory.
 const WAL_BYTES_MAX: u64 = 256 << 10;
 
+/// Statements that are compiled ahead in a database made of a template, at most.
+const FIRST_MAX: usize = 4;
+
+/// Texts of more bytes are not: their compilation could not be interrupted.
+const FIRST_BYTES_MAX: usize = 4 << 10;
+
 /// What a database that `on-init` ran in has more than an empty one: its WAL. A database made of it is what the actor's
 /// own would be after its `on-init`, also for a crash: the file is as all begin, and the WAL says what was written.
 pub struct Template {
     version: String,
     frames: u32,
     wal: Vec<u8>,
+    first: Mutex<First>,
+}
+
+/// What actors ask of their database in their first event.
+#[derive(Default)]
+struct First {
+    /// Asked by two that came one after the other.
+    known: Vec<Box<str>>,
+    /// What the last one asked besides.
+    last: Vec<Box<str>>,
 }
 
 impl fmt::Debug for Template {
@@ -43,11 +63,34 @@ impl Template {
         let wal = database.elsewhere(offload, "reading what on-init left", read).await?;
         let wal =
             wal.map_err(|error| Error::refused(format!("what on-init left cannot be read: {error}")))?;
-        Ok(wal.map(|(frames, wal)| Self { version, frames, wal }))
+        Ok(wal.map(|(frames, wal)| Self { version, frames, wal, first: Mutex::default() }))
     }
 
     pub(crate) fn wal(&self) -> &[u8] {
         &self.wal
+    }
+
+    /// An actor's first event ended, of which `texts` are left.
+    pub(crate) fn was_asked<'a>(&self, texts: impl Iterator<Item = &'a str>) {
+        let mut first = self.first();
+        let First { known, last } = &mut *first;
+        let is_new = |text: &&str| text.len() <= FIRST_BYTES_MAX && !known.iter().any(|it| **it == **text);
+        let asked: Vec<Box<str>> = texts.filter(is_new).take(FIRST_MAX).map(Box::from).collect();
+        let again = asked.iter().filter(|text| last.contains(text));
+        known.extend(again.take(FIRST_MAX - known.len()).cloned().collect::<Vec<_>>());
+        *last = asked;
+    }
+
+    /// Compiles in `database` what actors ask first.
+    pub(crate) fn prepare(&self, database: &Database) {
+        let known = self.first().known.clone();
+        if let Ok(connection) = database.here() {
+            known.iter().for_each(|sql| connection.prepare_ahead(sql));
+        }
+    }
+
+    fn first(&self) -> MutexGuard<'_, First> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks that `database`, which was just made of it, took over the whole of it: SQLite found each frame sound.
@@ -82,4 +125,71 @@ fn read(connection: &Connection) -> io::Result<Option<(u32, Vec<u8>)>> {
 /// Nothing of the WAL has been moved into the file.
 fn is_all(path: &Path, wal: &Path) -> io::Result<bool> {
     Ok(fs::metadata(wal)?.len() <= WAL_BYTES_MAX && image::is_blank(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::{Config, Inline, Spare};
+
+    fn template(folder: &Path) -> Arc<Template> {
+        let database = Spare::make(&folder.join("0.db"), &Config::default()).unwrap().into_database();
+        database.begin_init().unwrap();
+        block_on(database.exec_script("CREATE TABLE line(id INTEGER PRIMARY KEY, n)")).unwrap();
+        database.commit_init("v1").unwrap();
+        Arc::new(block_on(Template::of(database, &Inline)).unwrap().unwrap())
+    }
+
+    /// An actor made of the template asks this in its first event; says what was compiled before.
+    fn ask(template: &Arc<Template>, path: &Path, texts: &[&str]) -> Vec<String> {
+        let database = Spare::make_like(template, path, &Config::default()).unwrap().into_database();
+        let kept = || {
+            let mut kept = Vec::new();
+            database.here().unwrap().with_kept(|texts| kept.extend(texts.map(str::to_owned)));
+            kept
+        };
+        let compiled = kept();
+        for text in texts {
+            block_on(database.exec(text, Vec::new())).unwrap();
+        }
+        database.end_event();
+        block_on(database.exec("DELETE FROM line", Vec::new())).unwrap();
+        database.end_event();
+        compiled
+    }
+
+    #[test]
+    fn what_two_actors_in_a_row_ask_first_is_compiled_ahead_for_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let template = template(folder.path());
+        let mut number = 0;
+        let mut ask = |texts: &[&str]| {
+            number += 1;
+            ask(&template, &folder.path().join(format!("{number}.db")), texts)
+        };
+        let (insert, read) = ("INSERT INTO line(n) VALUES(1)", "SELECT n FROM line");
+        let (table, of_table) = ("CREATE TEMP TABLE own(n)", "INSERT INTO own VALUES(1)");
+        assert_eq!(ask(&[insert, read, table, of_table, "PRAGMA user_version"]), [""; 0]);
+        assert_eq!(ask(&["SELECT 1", read, table, of_table, "PRAGMA user_version"]), [""; 0]);
+        assert_eq!(ask(&[insert]), [read]);
+        assert_eq!(ask(&[insert, read]), [read]);
+        assert_eq!(ask(&[insert, read]), [read, insert]);
+    }
+
+    #[test]
+    fn no_more_than_a_few_are_compiled_ahead() {
+        let folder = tempfile::tempdir().unwrap();
+        let template = template(folder.path());
+        let long = format!("SELECT '{}'", "x".repeat(FIRST_BYTES_MAX));
+        let short = (0..3 * FIRST_MAX).map(|n| format!("SELECT {n}"));
+        let texts: Vec<String> = std::iter::once(long.clone()).chain(short).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let found = [1, 2, 3].map(|n| ask(&template, &folder.path().join(format!("{n}.db")), &texts));
+        assert!(!found.concat().contains(&long));
+        assert_eq!(found.map(|found| found.len()), [0, 0, FIRST_MAX]);
+    }
 }

@@ -247,10 +247,10 @@ mod tests {
     fn a_find_that_took_longer_than_a_look_counts_as_none() {
         let mut lulls = Lulls::default();
         (0..=ALONE_AFTER).for_each(|_| lulls.answered());
-        let mut looks = 0;
+        let mut times = 0;
         let late = || {
-            looks += 1;
-            if looks == 1 {
+            times += 1;
+            if times == 1 {
                 return Poll::Pending;
             }
             thread::sleep(LOOK_FOR);

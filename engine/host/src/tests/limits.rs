@@ -14,9 +14,7 @@ use futures::future::{Either, select};
 use wasmkeep_actor::{Failure, Guest as _, TurnEnd};
 
 use super::kit::{self, GuestText, TICKED, ask, block_on, exchange, get};
-use crate::{
-    HttpEvent, Instance, InstantiateError, Unanswered, giving_back::PIECES, instance_memory_bytes,
-};
+use crate::{HttpEvent, Instance, InstantiateError, Unanswered, giving_back::PIECES, instance_memory_bytes};
 
 #[test]
 fn memory_grows_up_to_the_limit_and_then_fails_in_the_guest() {

@@ -106,6 +106,7 @@ impl Database {
             opening: RefCell::new(None),
             delete: Cell::new(false),
             version: RefCell::new(None),
+            like: RefCell::new(None),
             name: None,
             in_alarm: Cell::new(false),
             alarm_touched: Cell::new(false),

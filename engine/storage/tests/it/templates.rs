@@ -1,6 +1,6 @@
 //! Databases that begin with what `on-init` left in another.
 
-use std::{fs, path::Path, rc::Rc};
+use std::{fs, path::Path, rc::Rc, sync::Arc};
 
 use tempfile::TempDir;
 use wasmkeep_storage::{Config, Database, Inline, OpenError, Spare, Template};
@@ -8,7 +8,7 @@ use wasmkeep_storage::{Config, Database, Inline, OpenError, Spare, Template};
 use crate::rig::{Rig, wait};
 
 /// What `script` leaves, run as `on-init` of `v1`; an instance may have set pragmas meanwhile.
-fn template(folder: &Path, script: &str) -> Option<Template> {
+fn template(folder: &Path, script: &str) -> Option<Arc<Template>> {
     let path = folder.join("first.db");
     let database = Spare::make(&path, &Config::default()).unwrap().into_database();
     database.begin_init().unwrap();
@@ -16,11 +16,11 @@ fn template(folder: &Path, script: &str) -> Option<Template> {
     database.commit_init("v1").unwrap();
     let template = wait(Template::of(database, &Inline)).unwrap();
     wasmkeep_storage::remove(&path).unwrap();
-    template
+    template.map(Arc::new)
 }
 
 /// An actor whose database began like `template`.
-fn placed(template: &Template, number: u32) -> Rig {
+fn placed(template: &Arc<Template>, number: u32) -> Rig {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { root: folder.path().to_owned(), ..Config::default() };
     fs::create_dir_all(folder.path().join("shop")).unwrap();
