@@ -3,8 +3,8 @@
 //! A request for another shard's actor costs a hop each way. A new connection whose first request belongs
 //! elsewhere moves at once; an older one after [`MOVE_AFTER`] requests in a row for the same other shard, and no
 //! shard gives away more than a set number of those a second, so that mixed traffic does not flap. A connection that
-//! its shard serves alone moves each time: shards that sleep meanwhile are woken for each hop, and the answer's is
-//! spared. A WebSocket is served where its actor is: a request for one always moves, unless the connection has just
+//! its shard serves alone moves each time: a shard that sleeps is woken for each hop, and the one back is spared. A
+//! WebSocket is served where its actor is: a request for one always moves, unless the connection has just
 //! moved or could not.
 
 use super::{connections::Ticket, wire::Came};
@@ -15,7 +15,7 @@ use std::{cell::Cell, fmt, os::fd::OwnedFd, time::Instant};
 /// hops, so it pays back within as many requests again.
 pub const MOVE_AFTER: u32 = 8;
 
-/// Moves a second of connections that were already served here, per shard.
+/// Moves a second of connections that were already served here and not alone, per shard.
 pub const MOVES_PER_SECOND: u32 = 1000;
 
 /// A connection on its way to another shard: quiescent, nothing of its next request has been acted on.
@@ -72,7 +72,8 @@ impl Streak {
             self.length = 0;
             return None;
         };
-        if fresh || ((for_good || is_alone) && !settled) {
+        let at_once = for_good || (is_alone && budget.is_open());
+        if fresh || (at_once && !settled) {
             return Some(owner);
         }
         self.length = if self.length > 0 && self.shard == owner { self.length + 1 } else { 1 };
@@ -92,6 +93,11 @@ pub(super) struct Budget {
 impl Budget {
     pub(super) fn new(per_second: u32, now: Instant) -> Budget {
         Budget { per_second, left: Cell::new(f64::from(per_second)), at: Cell::new(now) }
+    }
+
+    /// Whether connections move at all.
+    fn is_open(&self) -> bool {
+        self.per_second > 0
     }
 
     fn take(&self, now: Instant) -> bool {
@@ -162,14 +168,17 @@ mod tests {
 
     #[test]
     fn a_connection_served_alone_moves_with_every_request_for_another_shard_but_right_after_a_move() {
-        let budget = Budget::new(0, Instant::now());
+        let (budget, none) = (Budget::new(1, Instant::now()), Budget::new(0, Instant::now()));
         let alone = |owner| Next { is_alone: true, ..of(owner) };
         let mut streak = Streak::new(false);
         assert_eq!(streak.next(alone(3), 0, &budget), None);
         assert_eq!(streak.next(alone(3), 0, &budget), Some(3));
         assert_eq!(streak.next(alone(0), 0, &budget), None);
         assert_eq!(streak.next(Next { owner: None, ..alone(0) }, 0, &budget), None);
-        assert_eq!(streak.next(alone(2), 0, &budget), Some(2));
+        assert_eq!(streak.next(alone(2), 0, &none), None);
+        for _ in 0..3 {
+            assert_eq!(streak.next(alone(2), 0, &budget), Some(2));
+        }
     }
 
     #[test]

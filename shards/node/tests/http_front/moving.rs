@@ -44,7 +44,14 @@ fn an_older_connection_moves_once_its_requests_settle_on_another_shard() {
     // The first request belongs to no shard, so the connection stays where it was accepted.
     let here = client.get("/a").1;
     let (this, other) = if here == "shard 0" { (0, 1) } else { (1, 0) };
-    let mut ask = |owner: usize| client.get(&format!("/shard/{owner}/a")).1;
+    let mut second = server.connect();
+    second.get(&format!("/shard/{this}/a"));
+    let before = moved(&server);
+    let mut ask = |owner: usize| {
+        // So that the first is not alone there.
+        second.get(&format!("/shard/{this}/a"));
+        client.get(&format!("/shard/{owner}/a")).1
+    };
     for _ in 0..7 {
         assert_eq!(ask(other), here, "not yet");
     }
@@ -52,12 +59,37 @@ fn an_older_connection_moves_once_its_requests_settle_on_another_shard() {
     for _ in 0..7 {
         assert_eq!(ask(other), here, "not yet again");
     }
-    assert_eq!(moved(&server), 0);
+    assert_eq!(moved(&server), before);
     for _ in 0..20 {
         assert_eq!(ask(other), format!("shard {other}"), "from the eighth on it is there");
     }
-    assert_eq!(moved(&server), 1);
-    assert_eq!(server.admission.open(), 1, "its place moved with it");
+    assert_eq!(moved(&server), before + 1);
+    assert_eq!(server.admission.open(), 2, "its place moved with it");
+}
+
+#[test]
+fn a_connection_that_is_alone_moves_with_each_request_for_another_shard() {
+    let server = Server::new(2);
+    let mut client = server.connect();
+    for _ in 0..10 {
+        client.get("/a");
+    }
+    for round in 0..40 {
+        for owner in [round % 2, round / 2 % 2, 0] {
+            assert_eq!(client.get(&format!("/shard/{owner}/a")).1, format!("shard {owner}"));
+        }
+    }
+    let alone = moved(&server);
+    let mut second = server.connect();
+    for _ in 0..10 {
+        second.get("/shard/0/a");
+        let here = client.get("/a").1;
+        let other = if here == "shard 0" { 1 } else { 0 };
+        second.get("/shard/0/a");
+        second.get("/shard/1/a");
+        assert_eq!(client.get(&format!("/shard/{other}/a")).1, here);
+    }
+    assert!(moved(&server) <= alone + 1);
 }
 
 #[test]
