@@ -5,8 +5,8 @@
 
 use wasmtime::{Engine, Instance, Module, Store};
 
-/// Pieces of memory that go back in one go. An instance has three or four, so what the last three to end on a thread had
-/// may stay until another ends there.
+/// Pieces of memory that go back in one go. An instance has three or four, so what the last two or three to end on a
+/// thread had may stay until another ends there.
 pub(crate) const PIECES: usize = 8;
 
 /// An instance with so much memory, in bytes as the guest sees it, is not waited with.

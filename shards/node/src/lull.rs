@@ -115,10 +115,10 @@ impl Lulls {
             self.began = None;
             return Poll::Ready(None);
         }
-        let now = Instant::now();
+        let stretch = now();
         if let Poll::Ready(found) = found(cx) {
             if let Some(began) = self.began {
-                self.end(began.elapsed() < LOOK_FOR);
+                self.end(now() - began < LOOK_FOR);
             }
             return Poll::Ready(Some(found));
         }
@@ -128,20 +128,20 @@ impl Lulls {
                 self.pass_over -= 1;
                 return Poll::Ready(None);
             }
-            None => *self.began.insert(now),
+            None => *self.began.insert(stretch),
         };
         loop {
-            if began.elapsed() >= LOOK_FOR {
+            if now() - began >= LOOK_FOR {
                 self.end(false);
                 return Poll::Ready(None);
             }
-            if now.elapsed() >= STRETCH || !may_look() {
+            if now() - stretch >= STRETCH || !may_look() {
                 turn_to_ring(cx);
                 return Poll::Pending;
             }
             thread::yield_now();
             if let Poll::Ready(found) = found(cx) {
-                self.end(began.elapsed() < LOOK_FOR);
+                self.end(now() - began < LOOK_FOR);
                 return Poll::Ready(Some(found));
             }
         }
@@ -155,11 +155,34 @@ impl Lulls {
     }
 }
 
+#[cfg(not(test))]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+use tests::now;
+
 #[cfg(test)]
 mod tests {
-    use std::task::Waker;
+    use std::{sync::LazyLock, task::Waker};
 
     use super::*;
+
+    thread_local! {
+        static PASSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    fn pass(time: Duration) {
+        PASSED.set(PASSED.get() + time);
+    }
+
+    /// Time passes by being asked for.
+    pub(super) fn now() -> Instant {
+        static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+        pass(Duration::from_micros(1));
+        *BEGAN + PASSED.get()
+    }
 
     fn cx() -> Context<'static> {
         Context::from_waker(Waker::noop())
@@ -253,7 +276,7 @@ mod tests {
             if times == 1 {
                 return Poll::Pending;
             }
-            thread::sleep(LOOK_FOR);
+            pass(LOOK_FOR);
             Poll::Ready(7)
         };
         assert_eq!(find(&mut lulls, late), Some(7));

@@ -10,7 +10,7 @@ use super::{
     upgrade::Upgrade,
 };
 use crate::{
-    lull::{self, Lulls},
+    lull::{Away, Lulls},
     stream::Stream,
     tcp::Reading,
 };
@@ -116,7 +116,7 @@ pub(super) struct Came {
     pub(super) bytes: Vec<u8>,
     /// No request of it has been seen on any shard.
     pub(super) fresh: bool,
-    pub(super) lulls: lull::Away,
+    pub(super) lulls: Away,
 }
 
 /// A connection's socket and what is known about the bytes on it.
@@ -247,9 +247,6 @@ impl Wire {
         let begins = std::mem::take(&mut self.just_answered);
         if !begins && !self.lulls.is_looking() {
             return self.poll_fill(cx, Reading::LookThenWait);
-        }
-        if !lull::is_alone() {
-            return self.poll_fill(cx, Reading::Wait);
         }
         let Self { stream, inbox, lulls, .. } = self;
         stream.set_reading(Reading::Look);
