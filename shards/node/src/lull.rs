@@ -6,12 +6,13 @@
 
 use std::{
     cell::Cell,
-    task::{Context, Poll},
+    pin::Pin,
+    task::{Context, Poll, ready},
     thread,
     time::{Duration, Instant},
 };
 
-use crate::tcp::{may_look, turn_to_ring};
+use crate::tcp::{Turn, may_look};
 
 /// How long a shard looks. An answer that took a sleep or two on its way comes within it; were it shorter, shards that
 /// once slept would find each other's answers too late and go on sleeping.
@@ -46,6 +47,8 @@ pub(crate) struct Lulls {
     id: u64,
     /// Since when it looks.
     began: Option<Instant>,
+    /// The shard turns to its ring in between.
+    turn: Option<Turn>,
     /// Looks in vain, one after the other.
     misses: u8,
     /// Lulls to pass over.
@@ -73,7 +76,7 @@ impl From<Away> for Lulls {
         if was_alone && LAST.get().0 == NOBODY {
             LAST.set((id, ALONE_AFTER));
         }
-        Self { id, began: None, misses, pass_over }
+        Self { id, began: None, turn: None, misses, pass_over }
     }
 }
 
@@ -101,7 +104,7 @@ impl Lulls {
 
     /// Whether a look is under way.
     pub(crate) fn is_looking(&self) -> bool {
-        self.began.is_some()
+        self.began.is_some() || self.turn.is_some()
     }
 
     /// Looks until something is found or the time is over, which is `None`; once only where more does not pay. Pending
@@ -112,38 +115,42 @@ impl Lulls {
         mut found: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<Option<T>> {
         if !is_alone() {
-            self.began = None;
+            (self.began, self.turn) = (None, None);
             return Poll::Ready(None);
         }
-        let stretch = now();
-        if let Poll::Ready(found) = found(cx) {
-            if let Some(began) = self.began {
-                self.end(now() - began < LOOK_FOR);
-            }
-            return Poll::Ready(Some(found));
+        if let Some(turn) = &mut self.turn {
+            ready!(Pin::new(turn).poll(cx));
+            self.turn = None;
         }
-        let began = match self.began {
-            Some(began) => began,
-            None if self.pass_over > 0 => {
-                self.pass_over -= 1;
-                return Poll::Ready(None);
-            }
-            None => *self.began.insert(stretch),
-        };
+        let stretch = now();
         loop {
-            if now() - began >= LOOK_FOR {
-                self.end(false);
-                return Poll::Ready(None);
-            }
+            // Also where something is there each time: others are to have what came for them.
             if now() - stretch >= STRETCH || !may_look() {
-                turn_to_ring(cx);
+                // The first poll is never ready.
+                let _ = Pin::new(self.turn.insert(Turn::new())).poll(cx);
                 return Poll::Pending;
             }
-            thread::yield_now();
-            if let Poll::Ready(found) = found(cx) {
-                self.end(now() - began < LOOK_FOR);
+            let found = found(cx);
+            let looked_for = self.began.map(|began| now() - began);
+            if let Poll::Ready(found) = found {
+                if let Some(looked_for) = looked_for {
+                    self.end(looked_for < LOOK_FOR);
+                }
                 return Poll::Ready(Some(found));
             }
+            match looked_for {
+                None if self.pass_over > 0 => {
+                    self.pass_over -= 1;
+                    return Poll::Ready(None);
+                }
+                None => self.began = Some(stretch),
+                Some(looked_for) if looked_for >= LOOK_FOR => {
+                    self.end(false);
+                    return Poll::Ready(None);
+                }
+                Some(_) => {}
+            }
+            thread::yield_now();
         }
     }
 
@@ -167,7 +174,10 @@ use tests::now;
 mod tests {
     use std::{sync::LazyLock, task::Waker};
 
+    use glommio::{LocalExecutorBuilder, Placement};
+
     use super::*;
+    use crate::tcp::use_up_looks;
 
     thread_local! {
         static PASSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
@@ -182,6 +192,11 @@ mod tests {
         static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
         pass(Duration::from_micros(1));
         *BEGAN + PASSED.get()
+    }
+
+    /// Turns to the ring take an executor.
+    fn on_a_shard(test: impl FnOnce()) {
+        LocalExecutorBuilder::new(Placement::Unbound).make().unwrap().run(async { test() });
     }
 
     fn cx() -> Context<'static> {
@@ -210,76 +225,99 @@ mod tests {
 
     #[test]
     fn a_shard_looks_again_while_it_serves_one_connection_only() {
-        let (mut one, other) = (Lulls::default(), Lulls::default());
-        for _ in 0..ALONE_AFTER {
+        on_a_shard(|| {
+            let (mut one, other) = (Lulls::default(), Lulls::default());
+            for _ in 0..ALONE_AFTER {
+                one.answered();
+                assert!(!looks(&mut one));
+            }
             one.answered();
-            assert!(!looks(&mut one));
-        }
-        one.answered();
-        assert_eq!(find(&mut one, || Poll::Ready(7)), Some(7));
-        other.answered();
-        assert!(!looks(&mut Lulls::default()));
+            assert_eq!(find(&mut one, || Poll::Ready(7)), Some(7));
+            other.answered();
+            assert!(!looks(&mut Lulls::default()));
+        });
     }
 
     #[test]
     fn a_connection_that_is_alone_stays_so_on_the_next_shard_if_that_serves_nobody() {
-        let serve = |lulls: &Lulls| (0..=ALONE_AFTER).for_each(|_| lulls.answered());
-        let first = Lulls::default();
-        serve(&first);
-        assert!(first.is_alone());
-        let away = first.leave();
-        assert!(!first.is_alone());
-        let moved = Lulls::from(away);
-        assert!(moved.is_alone());
-        let other = Lulls::default();
-        assert!(!other.is_alone());
-        serve(&other);
-        assert!(other.is_alone() && !moved.is_alone());
-        let away = moved.leave();
-        assert!(other.is_alone());
-        assert!(!Lulls::from(away).is_alone());
-        let away = other.leave();
-        assert!(!Lulls::default().is_alone());
-        assert!(Lulls::from(away).is_alone());
+        on_a_shard(|| {
+            let serve = |lulls: &Lulls| (0..=ALONE_AFTER).for_each(|_| lulls.answered());
+            let first = Lulls::default();
+            serve(&first);
+            assert!(first.is_alone());
+            let away = first.leave();
+            assert!(!first.is_alone());
+            let moved = Lulls::from(away);
+            assert!(moved.is_alone());
+            let other = Lulls::default();
+            assert!(!other.is_alone());
+            serve(&other);
+            assert!(other.is_alone() && !moved.is_alone());
+            let away = moved.leave();
+            assert!(other.is_alone());
+            assert!(!Lulls::from(away).is_alone());
+            let away = other.leave();
+            assert!(!Lulls::default().is_alone());
+            assert!(Lulls::from(away).is_alone());
+        });
     }
 
     #[test]
     fn a_shard_turns_to_its_ring_while_it_looks() {
-        let mut lulls = Lulls::default();
-        (0..=ALONE_AFTER).for_each(|_| lulls.answered());
-        assert!(lulls.poll_look(&mut cx(), |_| Poll::<()>::Pending).is_pending());
-        assert!(lulls.is_looking());
-        assert!(!looks(&mut Lulls { pass_over: 1, ..Lulls::default() }));
-        assert_eq!(find(&mut lulls, || Poll::Ready(7)), Some(7));
-        assert!(!lulls.is_looking());
+        on_a_shard(|| {
+            let mut lulls = Lulls::default();
+            (0..=ALONE_AFTER).for_each(|_| lulls.answered());
+            assert!(lulls.poll_look(&mut cx(), |_| Poll::<()>::Pending).is_pending());
+            assert!(lulls.is_looking());
+            assert!(!looks(&mut Lulls { pass_over: 1, ..Lulls::default() }));
+            assert_eq!(find(&mut lulls, || Poll::Ready(7)), Some(7));
+            assert!(!lulls.is_looking());
+        });
+    }
+
+    #[test]
+    fn a_shard_turns_to_its_ring_also_where_something_is_there_each_time() {
+        on_a_shard(|| {
+            let mut lulls = Lulls::default();
+            (0..=ALONE_AFTER).for_each(|_| lulls.answered());
+            let mut look = || lulls.poll_look(&mut cx(), |_| Poll::Ready(7));
+            assert_eq!(look(), Poll::Ready(Some(7)));
+            use_up_looks();
+            assert!(look().is_pending());
+            assert_eq!(find(&mut lulls, || Poll::Ready(7)), Some(7));
+        });
     }
 
     #[test]
     fn after_looks_in_vain_it_looks_ever_less_often_and_again_after_a_find() {
-        let mut lulls = Lulls::default();
-        (0..=ALONE_AFTER).for_each(|_| lulls.answered());
-        for passed_over in [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024] {
+        on_a_shard(|| {
+            let mut lulls = Lulls::default();
+            (0..=ALONE_AFTER).for_each(|_| lulls.answered());
+            for passed_over in [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024] {
+                assert!(looks(&mut lulls));
+                assert_eq!((0..passed_over).find(|_| looks(&mut lulls)), None, "{passed_over}");
+            }
+            lulls.end(true);
             assert!(looks(&mut lulls));
-            assert_eq!((0..passed_over).find(|_| looks(&mut lulls)), None, "{passed_over}");
-        }
-        lulls.end(true);
-        assert!(looks(&mut lulls));
+        });
     }
 
     #[test]
     fn a_find_that_took_longer_than_a_look_counts_as_none() {
-        let mut lulls = Lulls::default();
-        (0..=ALONE_AFTER).for_each(|_| lulls.answered());
-        let mut times = 0;
-        let late = || {
-            times += 1;
-            if times == 1 {
-                return Poll::Pending;
-            }
-            pass(LOOK_FOR);
-            Poll::Ready(7)
-        };
-        assert_eq!(find(&mut lulls, late), Some(7));
-        assert!(!looks(&mut lulls));
+        on_a_shard(|| {
+            let mut lulls = Lulls::default();
+            (0..=ALONE_AFTER).for_each(|_| lulls.answered());
+            let mut times = 0;
+            let late = || {
+                times += 1;
+                if times == 1 {
+                    return Poll::Pending;
+                }
+                pass(LOOK_FOR);
+                Poll::Ready(7)
+            };
+            assert_eq!(find(&mut lulls, late), Some(7));
+            assert!(!looks(&mut lulls));
+        });
     }
 }

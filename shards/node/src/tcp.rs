@@ -5,12 +5,13 @@ use std::{
     cell::Cell,
     io::{self, IoSlice},
     os::fd::{AsRawFd, BorrowedFd},
-    pin::{Pin, pin},
+    pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures::io::{AsyncRead, AsyncWrite};
-use glommio::net::TcpStream;
+use glommio::{net::TcpStream, timer::Timer};
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendAncillaryBuffer, SendFlags},
@@ -29,11 +30,41 @@ pub(crate) fn may_look() -> bool {
     LOOKS.get() < LOOKS_MAX
 }
 
-/// Lets the shard turn to its ring, and then to this task again.
-pub(crate) fn turn_to_ring(cx: &mut Context<'_>) {
-    LOOKS.set(0);
-    // Its first poll marks the executor's queue and wakes the task.
-    let _ = pin!(glommio::executor().yield_task_queue_now()).poll(cx);
+#[cfg(test)]
+pub(crate) fn use_up_looks() {
+    LOOKS.set(LOOKS_MAX);
+}
+
+/// A shard's turn to its ring. The executor asks its ring when no task can run, so this one must not, for a moment.
+pub(crate) struct Turn {
+    timer: Timer,
+    moment: Duration,
+    has_waited: bool,
+}
+
+impl Turn {
+    pub(crate) fn new() -> Self {
+        let moment = Duration::from_micros(1);
+        Self { timer: Timer::new(moment), moment, has_waited: false }
+    }
+}
+
+impl Future for Turn {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        while Pin::new(&mut self.timer).poll(cx).is_ready() {
+            if self.has_waited {
+                LOOKS.set(0);
+                return Poll::Ready(());
+            }
+            // It was over before the executor had it.
+            self.moment *= 2;
+            self.timer = Timer::new(self.moment);
+        }
+        self.has_waited = true;
+        Poll::Pending
+    }
 }
 
 /// How a connection is read.
@@ -131,5 +162,88 @@ impl Tcp {
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the stream owns the descriptor and outlives the borrow.
         unsafe { BorrowedFd::borrow_raw(self.stream.as_raw_fd()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, net, task::Waker};
+
+    use glommio::{LocalExecutorBuilder, Placement, net::TcpListener};
+
+    use super::*;
+
+    /// Runs `test` with both ends of a connection, the other one a plain socket.
+    fn with_pair(test: impl AsyncFnOnce(Tcp, net::TcpStream)) {
+        let executor = LocalExecutorBuilder::new(Placement::Unbound).make().unwrap();
+        executor.run(async {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let other = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            other.set_nodelay(true).unwrap();
+            test(listener.accept().await.unwrap().into(), other).await;
+        });
+    }
+
+    fn poll(tcp: &mut Tcp, cx: &mut Context<'_>) -> Poll<usize> {
+        tcp.poll_read(cx, &mut [0; 16]).map(Result::unwrap)
+    }
+
+    fn look(tcp: &mut Tcp) -> Poll<usize> {
+        poll(tcp, &mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_look_takes_what_is_there_and_waits_for_nothing() {
+        with_pair(async |mut tcp, mut other| {
+            tcp.set_reading(Reading::Look);
+            assert!(look(&mut tcp).is_pending());
+            other.write_all(b"abc").unwrap();
+            assert_eq!(look(&mut tcp), Poll::Ready(3));
+            assert!(look(&mut tcp).is_pending());
+            drop(other);
+            assert_eq!(look(&mut tcp), Poll::Ready(0));
+        });
+    }
+
+    #[test]
+    fn after_several_finds_the_ring_is_waited_on_and_may_be_done_without_again() {
+        with_pair(async |mut tcp, mut other| {
+            for _ in 0..LOOKS_MAX {
+                assert!(may_look());
+                other.write_all(b"a").unwrap();
+                assert_eq!(look(&mut tcp), Poll::Ready(1));
+            }
+            assert!(!may_look());
+            let writes = std::thread::spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                other.write_all(b"b").unwrap();
+                other
+            });
+            assert_eq!(std::future::poll_fn(|cx| poll(&mut tcp, cx)).await, 1);
+            assert!(may_look());
+            writes.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_task_that_turns_to_the_ring_lets_others_have_what_came_for_them() {
+        with_pair(async |mut tcp, mut other| {
+            let read = std::rc::Rc::new(Cell::new(0));
+            let seen = read.clone();
+            tcp.set_reading(Reading::Wait);
+            let reader = glommio::spawn_local(async move {
+                seen.set(std::future::poll_fn(|cx| poll(&mut tcp, cx)).await);
+            });
+            glommio::yield_if_needed().await;
+            other.write_all(b"abc").unwrap();
+            use_up_looks();
+            // The first may come before the ring has been told that there is somebody who reads.
+            for _ in 0..3 {
+                Turn::new().await;
+            }
+            assert_eq!(read.get(), 3);
+            assert!(may_look());
+            reader.await;
+        });
     }
 }
