@@ -191,7 +191,7 @@ fn over_the_cap_the_least_recently_used_actor_gives_its_place() {
 fn events_that_find_the_mailbox_full_get_503_and_retry_after() {
     let node = Node::start(&["--mailbox=1", "--event-limit-secs=20"]);
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| node.get("/actor/sql/a/sleep?ms=1500").status);
+        let running = scope.spawn(|| node.get("/actor/sql/a/sleep?ms=5000").status);
         let slow = || node.metric("wasmkeep_actors_resident", "") == 1.0;
         eventually("the first runs", slow);
         let waiting = scope.spawn(|| node.get("/actor/sql/a/get").status);
