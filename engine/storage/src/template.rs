@@ -74,6 +74,9 @@ impl Template {
     pub(crate) fn was_asked<'a>(&self, texts: impl Iterator<Item = &'a str>) {
         let mut first = self.first();
         let First { known, last } = &mut *first;
+        if known.len() == FIRST_MAX {
+            return;
+        }
         let is_new = |text: &&str| text.len() <= FIRST_BYTES_MAX && !known.iter().any(|it| **it == **text);
         let asked: Vec<Box<str>> = texts.filter(is_new).take(FIRST_MAX).map(Box::from).collect();
         let again = asked.iter().filter(|text| last.contains(text));

@@ -68,19 +68,22 @@ struct Role {
     http_relay: Option<SocketAddr>,
 }
 
+impl Role {
+    /// Is that until its connection closes; `None`: there is nothing to be.
+    fn serve(self) -> Option<Result<()>> {
+        match self {
+            Self { echo: true, .. } => Some(echo::serve()),
+            Self { relay: Some(beyond), .. } => Some(relay::serve(beyond).map_err(Into::into)),
+            Self { http_relay: Some(beyond), .. } => Some(http_relay::serve(beyond).map_err(Into::into)),
+            _ => None,
+        }
+    }
+}
+
 fn main() -> Result<ExitCode> {
     let flags = Flags::parse();
-    match flags.role {
-        Role { echo: true, .. } => return echo::serve().map(|()| ExitCode::SUCCESS),
-        Role { relay: Some(beyond), .. } => {
-            relay::serve(beyond)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        Role { http_relay: Some(beyond), .. } => {
-            http_relay::serve(beyond)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        _ => {}
+    if let Some(served) = flags.role.serve() {
+        return served.map(|()| ExitCode::SUCCESS);
     }
     let (wasmkeep, guests) = flags.wasmkeep.zip(flags.guests).context("no node, or no samples")?;
     let (programs, data) = (Programs { wasmkeep, guests }, &flags.data_dir);

@@ -1,6 +1,6 @@
 //! Instances that are made before they have an actor.
 
-use std::{path::Path, rc::Rc};
+use std::{path::Path, rc::Rc, sync::Arc};
 
 use wasmkeep_actor::TurnEnd;
 use wasmkeep_storage::{Config, Database, Spare, Template, Value};
@@ -105,9 +105,8 @@ fn what_on_init_writes_is_for_every_actor_of_the_class() {
     let sql = guest.text("CREATE TABLE a(x); INSERT INTO a VALUES(7)");
     let wasm = with_init(guest, EXEC, "", &format!("(call $script {sql} (i32.const 96)) (i32.const 64)"));
     let template = rehearse(folder.path(), &wasm).unwrap().expect("nothing in it is an actor's own");
-    let spare =
-        Spare::make_like(&std::sync::Arc::new(template), &folder.path().join("2.db"), &Config::default())
-            .unwrap();
+    let (template, path) = (Arc::new(template), folder.path().join("2.db"));
+    let spare = Spare::make_like(&template, &path, &Config::default()).unwrap();
     let database = spare.into_database();
     assert_eq!(database.init_version().unwrap().as_deref(), Some(kit::version(&wasm).id()));
     let rows = block_on(database.query("SELECT x FROM a", vec![])).unwrap().rows;
