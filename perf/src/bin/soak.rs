@@ -90,7 +90,9 @@ fn start(flags: &Flags, folder: &Path) -> Result<Server> {
         command.arg(format!("--actor={class}={}", guest.display()));
     }
     command.arg(format!("--max-resident={}", flags.max_resident));
-    command.args(["--access=account=internal", "--hibernate-after-secs=2", "--overprovisioned"]);
+    command.args(["--access=account=internal", "--hibernate-after-secs=2"]);
+    // Calls are to cross shards.
+    command.args(["--shards=2", "--overprovisioned"]);
     Server::start(command, address, &folder.join("log"))
 }
 

@@ -95,15 +95,19 @@ impl Node {
         Node::run(wasmkeep(), data_dir, arguments)
     }
 
+    /// Two shards unless `arguments` say how many, whatever suits the machine: that requests cross shards is tested too.
     fn run(mut command: Command, data_dir: &Path, arguments: &[String]) -> Node {
         share_compiled_code(data_dir);
         let listen = arguments.iter().find(|argument| argument.starts_with("--listen="));
         let listen = listen.map_or("--listen=127.0.0.1:0", String::as_str);
+        let shards =
+            (!arguments.iter().any(|argument| argument.starts_with("--shards="))).then_some("--shards=2");
         let arguments = arguments.iter().filter(|argument| *argument != listen);
         let mut child = command
             .args(["serve", listen, "--overprovisioned", "--data-dir"])
             .arg(data_dir)
             .args(arguments)
+            .args(shards)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
