@@ -7,7 +7,10 @@ use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wasmkeep_bucket::BucketUrl;
-use wasmkeep_node::config::OutboundRange;
+use wasmkeep_node::{
+    config::OutboundRange,
+    runtime::placement::{IO_MEMORY_BYTES, RING_DEPTH},
+};
 use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability, lease::Timing, limits};
 
 pub use actor::{ActorCommand, ActorPath, At, Export, Inspect, Verify};
@@ -270,15 +273,17 @@ pub struct ActorLimits {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Placement")]
 pub struct Placement {
-    /// Shards, each an executor on a core of its own [default: one for each core of --cpuset].
+    /// Shards, each an executor on a core of its own [default: one for each core of --cpuset; without that, one core less
+    /// than there are, which is left to the bucket and to work that blocks].
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub shards: Option<usize>,
 
-    /// Cores shards may run on, like 0-3,8 [default: those this process may use].
+    /// Cores shards may run on, like 0-3,8, each on one of them [default: those this process may use].
     #[arg(long, value_name = "LIST")]
     pub cpuset: Option<String>,
 
-    /// Let the kernel move shards between cores. For machines shared with other work.
+    /// Let the kernel move shards between cores, as it may where there are as many as cores and no --cpuset. For machines
+    /// shared with other work.
     #[arg(long)]
     pub overprovisioned: bool,
 
@@ -287,11 +292,11 @@ pub struct Placement {
     pub spin_before_park_us: u64,
 
     /// Entries of each shard's io_uring.
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(long, value_name = "N", default_value_t = RING_DEPTH)]
     pub ring_depth: usize,
 
     /// Memory each shard registers with io_uring, in KiB.
-    #[arg(long, value_name = "KIB", default_value_t = 64)]
+    #[arg(long, value_name = "KIB", default_value_t = IO_MEMORY_BYTES >> 10)]
     pub io_memory_kib: usize,
 
     /// Log who held a core for longer than this many milliseconds.

@@ -182,7 +182,7 @@ pub(crate) fn node_config(
             body_bytes_max: limits.max_body_mib << 20,
         },
         stall_after: Duration::from_millis(flags.placement.stall_after_ms),
-        placement: placement(flags.placement)?,
+        placement: placement(flags.placement, cpus()?)?,
     })
 }
 
@@ -259,18 +259,26 @@ fn mib(number: u64) -> Result<usize, Failure> {
     usize::try_from(number << 20).map_err(|error| Failure::new(Status::Usage, error))
 }
 
-fn placement(flags: args::Placement) -> Result<Placement, Failure> {
+/// How many CPUs this process may use.
+fn cpus() -> Result<usize, Failure> {
+    let allowed = CpuSet::allowed();
+    allowed
+        .map(|cpus| cpus.len())
+        .map_err(|error| Failure::new(Status::Cores, format!("the cores cannot be counted: {error}")))
+}
+
+/// What the flags ask for, and else what suits a machine of so many CPUs.
+fn placement(flags: args::Placement, cpus: usize) -> Result<Placement, Failure> {
     let cpuset = match flags.cpuset {
         None => None,
         Some(text) => Some(text.parse::<CpuSet>().map_err(|error| Failure::new(Status::Usage, error))?),
     };
-    let machine = Placement::for_this_machine()
-        .map_err(|error| Failure::new(Status::Cores, format!("the cores cannot be counted: {error}")))?;
-    let shards = flags.shards.unwrap_or_else(|| cpuset.as_ref().map_or(machine.shards, CpuSet::len));
+    let shards = flags.shards.or(cpuset.as_ref().map(CpuSet::len));
+    let suits = shards.map_or_else(|| Placement::for_cpus(cpus), |shards| Placement::of(shards, cpus));
     Ok(Placement {
-        shards,
+        shards: suits.shards,
+        pin: !flags.overprovisioned && (suits.pin || cpuset.is_some()),
         cpuset,
-        pin: !flags.overprovisioned,
         spin_before_park: Duration::from_micros(flags.spin_before_park_us),
         ring_depth: flags.ring_depth,
         io_memory: flags.io_memory_kib << 10,
@@ -340,7 +348,39 @@ fn told(file: &Path, error: dotenvy::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct PlacementFlags {
+        #[command(flatten)]
+        placement: args::Placement,
+    }
+
+    // R-FLAG-7
+    #[test]
+    fn without_flags_a_core_is_left_to_the_bucket_and_shards_are_pinned_as_long_as_one_is() {
+        for (cpus, flags, shards, pinned) in [
+            (1, "", 1, false),
+            (2, "", 1, true),
+            (4, "", 3, true),
+            (64, "", 63, true),
+            (64, "--overprovisioned", 63, false),
+            (2, "--shards=2", 2, false),
+            (64, "--shards=8", 8, true),
+            (64, "--shards=64", 64, false),
+            (2, "--cpuset=0-1", 2, true),
+            (2, "--shards=1 --cpuset=1", 1, true),
+            (64, "--cpuset=8-15", 8, true),
+            (64, "--cpuset=8-15 --overprovisioned", 8, false),
+        ] {
+            let words = std::iter::once("serve").chain(flags.split_whitespace());
+            let flags = PlacementFlags::try_parse_from(words).unwrap().placement;
+            let placement = placement(flags, cpus).unwrap();
+            assert_eq!((placement.shards, placement.pin), (shards, pinned), "{cpus} {placement:?}");
+        }
+    }
 
     // R-FLAG-2
     #[test]

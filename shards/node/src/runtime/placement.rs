@@ -3,21 +3,12 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// Depth of each executor's rings unless a flag says otherwise: 128 submissions a pass is more than a shard
-/// produces, and 256 executors of that depth still fit the usual 8 MiB of lockable memory.
-pub const RING_DEPTH: usize = 128;
+/// Depth of each executor's rings unless a flag says otherwise: more submissions than a shard produces in one pass.
+pub const RING_DEPTH: usize = 256;
 
 /// Registered I/O memory of each executor, in bytes, unless a flag says otherwise. A shard does no direct file
 /// I/O, so the smallest slab is enough; the executor's own default of 10 MiB exceeds most memlock limits.
 pub const IO_MEMORY_BYTES: usize = 64 << 10;
-
-/// How long a shard with nothing to do polls before it parks, where there are cores to spare. A parked core wakes
-/// in about 100 µs, a spinning one in 10 to 20.
-pub const SPIN_BEFORE_PARK: Duration = Duration::from_micros(50);
-
-/// Fewest CPUs on which pinning and spinning are on by default: below it a shard shares its core with the
-/// ticker, the offload threads and the rest of the machine.
-const CPUS_TO_SPARE: usize = 4;
 
 /// Most shards of a node. Each costs rings, a mesh inbox and a listener; no machine this is meant for has more.
 const SHARDS_MAX: usize = 1024;
@@ -169,16 +160,20 @@ pub enum PlacementError {
 }
 
 impl Placement {
-    /// What suits a machine of `cpus` CPUs: a shard on every CPU up to three, beyond that one CPU is left to the
-    /// threads that are not shards.
+    /// What suits a machine of `cpus` CPUs: a shard on every CPU but one, which is left to the bucket's thread and to
+    /// those whose work blocks.
     pub fn for_cpus(cpus: usize) -> Placement {
-        let spare = cpus >= CPUS_TO_SPARE;
-        let shards = if spare { cpus - 1 } else { cpus.max(1) };
+        Placement::of(cpus.saturating_sub(1).clamp(1, SHARDS_MAX), cpus)
+    }
+
+    /// What suits so many `shards` on a machine of `cpus` CPUs. They are pinned as long as a CPU is left: what else runs
+    /// goes there, where it would wait for the CPU of one shard while that of another is idle.
+    pub fn of(shards: usize, cpus: usize) -> Placement {
         Placement {
-            shards: shards.min(SHARDS_MAX),
+            shards,
             cpuset: None,
-            pin: spare,
-            spin_before_park: if spare { SPIN_BEFORE_PARK } else { Duration::ZERO },
+            pin: shards < cpus,
+            spin_before_park: Duration::ZERO,
             ring_depth: RING_DEPTH,
             io_memory: IO_MEMORY_BYTES,
         }
