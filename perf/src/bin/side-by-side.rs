@@ -17,6 +17,12 @@ use wasmkeep_perf::{
     subject::{Programs, Subject},
 };
 
+/// Actors touched for the memory figures, where files enough may be open.
+const ACTORS: usize = 10_000;
+
+/// Open files for each of them: workerd has three, and those it keeps for ten seconds of the actors before.
+const FILES_PER_ACTOR: u64 = 4;
+
 /// Compares a node with workerd on this machine.
 #[derive(Debug, Parser)]
 struct Flags {
@@ -38,13 +44,13 @@ struct Flags {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 
-    /// Seconds of one measurement.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=600))]
+    /// Seconds of one measurement. workerd keeps three files open for each new actor, for ten seconds.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
 
-    /// Actors touched for the memory figures; 0 leaves them out.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    actors: usize,
+    /// Actors touched for the memory figures; 0 leaves them out [default: 10,000, or as many as the open-file limit allows].
+    #[arg(long, value_name = "N")]
+    actors: Option<usize>,
 
     /// Measure only this server; there are no ratios then.
     #[arg(long, value_name = "SERVER")]
@@ -66,28 +72,38 @@ fn main() -> Result<()> {
     }
     let open_files = machine::raise_open_files()?;
     let mut report = Report { circumstances: circumstances(&flags, open_files)?, ..Report::default() };
-    let mut grounds = vec![Ground::Memory];
-    if !flags.no_disk {
-        grounds.push(Ground::Disk);
+    let measured = flags.measure_all(&mut report, open_files);
+    if let Err(error) = &measured {
+        report.circumstances.push(("broke off", error.root_cause().to_string()));
     }
-    for ground in grounds {
-        for round in 1..=flags.rounds {
-            for subject in flags.subjects() {
-                flags.measure(&mut report, ground, round, subject)?;
-            }
-        }
-    }
-    for subject in flags.subjects().into_iter().filter(|_| flags.actors > 0) {
-        eprintln!("memory: {subject}, {} actors…", flags.actors);
-        let folder = folder_in(&flags.memory_dir)?;
-        let footprint = memory::footprint(&flags.programs, subject, folder.path(), flags.actors)?;
-        report.footprints.push((subject, footprint));
-    }
+    // Also where it broke off: what was measured until then took minutes.
     print!("{}", report.markdown());
-    Ok(())
+    measured
 }
 
 impl Flags {
+    fn measure_all(&self, report: &mut Report, open_files: u64) -> Result<()> {
+        let mut grounds = vec![Ground::Memory];
+        if !self.no_disk {
+            grounds.push(Ground::Disk);
+        }
+        for ground in grounds {
+            for round in 1..=self.rounds {
+                for subject in self.subjects() {
+                    self.measure(report, ground, round, subject)?;
+                }
+            }
+        }
+        let actors = self.actors.unwrap_or_else(|| ACTORS.min((open_files / FILES_PER_ACTOR) as usize));
+        for subject in self.subjects().into_iter().filter(|_| actors > 0) {
+            eprintln!("memory: {subject}, {actors} actors…");
+            let folder = folder_in(&self.memory_dir)?;
+            let footprint = memory::footprint(&self.programs, subject, folder.path(), actors)?;
+            report.footprints.push((subject, footprint));
+        }
+        Ok(())
+    }
+
     fn subjects(&self) -> Vec<Subject> {
         self.only.map_or_else(|| vec![Subject::Workerd, Subject::Wasmkeep], |only| vec![only])
     }
