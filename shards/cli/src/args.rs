@@ -282,8 +282,8 @@ pub struct Placement {
     #[arg(long, value_name = "LIST")]
     pub cpuset: Option<String>,
 
-    /// Let the kernel move shards between cores, as it may where there are as many as cores and no --cpuset. For machines
-    /// shared with other work.
+    /// Let the kernel move shards between cores, as it does anyhow where --shards leaves no core and there is no --cpuset.
+    /// For machines shared with other work.
     #[arg(long)]
     pub overprovisioned: bool,
 
