@@ -1,5 +1,8 @@
 //! `wasmkeep serve`: from flags to a running node, and from a signal to its end.
 
+mod placement;
+mod values;
+
 use std::{
     collections::{BTreeMap, HashSet},
     io::Write,
@@ -12,12 +15,12 @@ use signal_hook::{consts::TERM_SIGNALS, iterator::Signals};
 use wasmkeep_node::{
     Config, Node,
     config::{ActorLimits, ClassConfig, ClusterConfig, ClusterListener, ComponentConfig},
-    runtime::{CpuSet, Placement},
 };
 use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability, lease::Exit, limits, trust};
 
+pub(crate) use self::values::Values;
 use crate::{
-    args::{self, EnvFile, Plaintext, Serve},
+    args::{self, Plaintext, Serve},
     exit::{Failure, Status},
 };
 
@@ -182,7 +185,7 @@ pub(crate) fn node_config(
             body_bytes_max: limits.max_body_mib << 20,
         },
         stall_after: Duration::from_millis(flags.placement.stall_after_ms),
-        placement: placement(flags.placement, cpus()?)?,
+        placement: placement::from_flags(flags.placement)?,
     })
 }
 
@@ -259,174 +262,10 @@ fn mib(number: u64) -> Result<usize, Failure> {
     usize::try_from(number << 20).map_err(|error| Failure::new(Status::Usage, error))
 }
 
-/// How many CPUs this process may use.
-fn cpus() -> Result<usize, Failure> {
-    let allowed = CpuSet::allowed();
-    allowed
-        .map(|cpus| cpus.len())
-        .map_err(|error| Failure::new(Status::Cores, format!("the cores cannot be counted: {error}")))
-}
-
-/// What the flags ask for, and else what suits a machine of so many CPUs.
-fn placement(flags: args::Placement, cpus: usize) -> Result<Placement, Failure> {
-    let cpuset = match flags.cpuset {
-        None => None,
-        Some(text) => Some(text.parse::<CpuSet>().map_err(|error| Failure::new(Status::Usage, error))?),
-    };
-    let shards = flags.shards.or(cpuset.as_ref().map(CpuSet::len));
-    let suits = shards.map_or_else(|| Placement::for_cpus(cpus), |shards| Placement::of(shards, cpus));
-    Ok(Placement {
-        shards: suits.shards,
-        pin: !flags.overprovisioned && (suits.pin || cpuset.is_some()),
-        cpuset,
-        spin_before_park: Duration::from_micros(flags.spin_before_park_us),
-        ring_depth: flags.ring_depth,
-        io_memory: flags.io_memory_kib << 10,
-    })
-}
-
 /// Reads a component.
 pub(crate) fn component(path: &Path, env: Arc<Vec<(String, String)>>) -> Result<ComponentConfig, Failure> {
     let wasm = std::fs::read(path).map_err(|error| {
         Failure::new(Status::Component, format!("the component {path:?} cannot be read: {error}"))
     })?;
     Ok(ComponentConfig { path: path.to_owned(), wasm: wasm.into(), env })
-}
-
-/// The values of all `--env` files. A later file wins over an earlier one, one for a class over one for all.
-#[derive(Debug, Default)]
-pub(crate) struct Values {
-    shared: BTreeMap<String, String>,
-    by_class: BTreeMap<ActorClass, BTreeMap<String, String>>,
-}
-
-impl Values {
-    /// Reads the files in order.
-    pub(crate) fn read(files: &[EnvFile]) -> Result<Self, Failure> {
-        let mut values = Self::default();
-        for EnvFile { class, file } in files {
-            let failure = |error| {
-                Failure::new(
-                    Status::Component,
-                    format!("the values in {file:?} cannot be read: {}", told(file, error)),
-                )
-            };
-            let into = match class {
-                None => &mut values.shared,
-                Some(class) => values.by_class.entry(class.clone()).or_default(),
-            };
-            for pair in dotenvy::from_path_iter(file).map_err(failure)? {
-                let (name, value) = pair.map_err(failure)?;
-                into.insert(name, value);
-            }
-        }
-        Ok(values)
-    }
-
-    /// What a class sees; what the stateless component does, without one.
-    pub(crate) fn of(&self, class: Option<&ActorClass>) -> Arc<Vec<(String, String)>> {
-        let mut merged = self.shared.clone();
-        if let Some(own) = class.and_then(|class| self.by_class.get(class)) {
-            merged.extend(own.clone());
-        }
-        Arc::new(merged.into_iter().collect())
-    }
-}
-
-/// Says what is wrong with a file of values, and where, without a value: it may be a secret.
-fn told(file: &Path, error: dotenvy::Error) -> String {
-    let wrong = match error {
-        dotenvy::Error::LineParse(wrong, _) => wrong,
-        other => return other.to_string(),
-    };
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    let first = wrong.lines().next().unwrap_or_default();
-    // The error has the line, or its value alone.
-    let place = text.lines().position(|line| line.contains(first)).map_or(0, |at| at + 1);
-    format!("line {place} is not NAME=VALUE; a value with spaces or $ goes in 'single quotes'")
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct PlacementFlags {
-        #[command(flatten)]
-        placement: args::Placement,
-    }
-
-    // R-FLAG-7
-    #[test]
-    fn without_flags_a_core_is_left_to_the_bucket_and_shards_are_pinned_as_long_as_one_is() {
-        for (cpus, flags, shards, pinned) in [
-            (1, "", 1, false),
-            (2, "", 1, true),
-            (4, "", 3, true),
-            (64, "", 63, true),
-            (64, "--overprovisioned", 63, false),
-            (2, "--shards=2", 2, false),
-            (64, "--shards=8", 8, true),
-            (64, "--shards=64", 64, false),
-            (2, "--cpuset=0-1", 2, true),
-            (2, "--shards=1 --cpuset=1", 1, true),
-            (64, "--cpuset=8-15", 8, true),
-            (64, "--cpuset=8-15 --overprovisioned", 8, false),
-        ] {
-            let words = std::iter::once("serve").chain(flags.split_whitespace());
-            let flags = PlacementFlags::try_parse_from(words).unwrap().placement;
-            let placement = placement(flags, cpus).unwrap();
-            assert_eq!((placement.shards, placement.pin), (shards, pinned), "{cpus} {placement:?}");
-        }
-    }
-
-    // R-FLAG-2
-    #[test]
-    fn a_line_that_is_no_value_is_told_by_its_number_and_not_shown() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("values");
-        for (text, line) in [
-            ("A=1\nTOKEN=s3cret with spaces\n", 2),
-            ("s3cret\n", 1),
-            ("# a comment\n\nA='s3cret\n", 3),
-            ("=s3cret\n", 1),
-        ] {
-            std::fs::write(&file, text).unwrap();
-            let failure = Values::read(&[EnvFile { class: None, file: file.clone() }]).unwrap_err();
-            let sentence = failure.to_string();
-            assert!(sentence.contains(&format!("line {line} is not NAME=VALUE")), "{text:?}: {sentence}");
-            assert!(!sentence.contains("s3cret") && failure.status == Status::Component, "{sentence}");
-        }
-        std::fs::write(&file, "export A=1\nB='pa$$word # 1'\nC=\"two\\nlines\"\nD=\n").unwrap();
-        let values = Values::read(&[EnvFile { class: None, file }]).unwrap();
-        let pairs: Vec<_> = values.of(None).iter().map(|(n, v)| format!("{n}={v}")).collect();
-        assert_eq!(pairs, ["A=1", "B=pa$$word # 1", "C=two\nlines", "D="]);
-    }
-
-    #[test]
-    fn values_for_a_class_win_over_values_for_all_and_later_files_over_earlier() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| {
-            let path = folder.path().join(name);
-            std::fs::write(&path, text).unwrap();
-            path
-        };
-        let all = write("all", "A=1\nB=1\n# a comment\nC='x y'\n");
-        let later = write("later", "B=2\n");
-        let own = write("own", "A=3\n");
-        let class: ActorClass = "counter".parse().unwrap();
-        let files = [
-            EnvFile { class: None, file: all },
-            EnvFile { class: Some(class.clone()), file: own },
-            EnvFile { class: None, file: later },
-        ];
-        let values = Values::read(&files).unwrap();
-        let pairs = |class| values.of(class).iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>();
-        assert_eq!(pairs(Some(&class)), ["A=3", "B=2", "C=x y"]);
-        assert_eq!(pairs(None), ["A=1", "B=2", "C=x y"]);
-        let missing = EnvFile { class: None, file: folder.path().join("missing") };
-        assert_eq!(Values::read(&[missing]).unwrap_err().status, Status::Component);
-    }
 }
