@@ -24,8 +24,7 @@ struct Players {
 
 impl Players {
     fn start(spin_before_park: Duration) -> Self {
-        let machine = Placement::for_this_machine().expect("a machine");
-        let placement = Placement { shards: 2, pin: false, spin_before_park, ..machine };
+        let placement = Placement { pin: false, spin_before_park, ..Placement::of(2, 2) };
         let (orders, ordered) = flume::unbounded();
         let (report, done) = flume::unbounded();
         let seats: Vec<_> = mesh::<Ball>(2, INBOX_MESSAGES).into_iter().map(Some).collect();

@@ -70,8 +70,7 @@ impl CounterShard {
             timers: timers.handle(),
         };
         let hooks = Hooks { on_tick: Box::new(move || runtime.advance_epoch()), ..Hooks::default() };
-        let machine = Placement::for_this_machine().expect("a machine");
-        let placement = Placement { shards: 1, pin: false, ..machine };
+        let placement = Placement { pin: false, ..Placement::of(1, 1) };
         let (orders, ordered) = flume::unbounded::<Order>();
         let (report, done) = flume::unbounded();
         let shards = start(&placement, hooks, move |context| {

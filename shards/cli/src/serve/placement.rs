@@ -24,12 +24,12 @@ fn on_machine_of(cpus: usize, flags: args::Placement) -> Result<Placement, Failu
     let shards = flags.shards.or(cpuset.as_ref().map(CpuSet::len));
     let suits = shards.map_or_else(|| Placement::for_cpus(cpus), |shards| Placement::of(shards, cpus));
     Ok(Placement {
-        shards: suits.shards,
         pin: !flags.overprovisioned && (suits.pin || cpuset.is_some()),
         cpuset,
         spin_before_park: Duration::from_micros(flags.spin_before_park_us),
         ring_depth: flags.ring_depth,
         io_memory: flags.io_memory_kib << 10,
+        ..suits
     })
 }
 

@@ -179,14 +179,6 @@ impl Placement {
         }
     }
 
-    /// [`Placement::for_cpus`] of the CPUs this process may use.
-    ///
-    /// # Errors
-    /// When the kernel does not tell which.
-    pub fn for_this_machine() -> std::io::Result<Placement> {
-        Ok(Placement::for_cpus(CpuSet::allowed()?.len()))
-    }
-
     /// Checks the placement against the CPUs this process may use.
     ///
     /// # Errors

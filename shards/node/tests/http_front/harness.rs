@@ -40,7 +40,7 @@ pub struct Server {
 }
 
 pub fn placement(shards: usize) -> Placement {
-    Placement { shards, pin: false, spin_before_park: Duration::ZERO, ..Placement::for_cpus(2) }
+    Placement { pin: false, ..Placement::of(shards, 2) }
 }
 
 impl Server {

@@ -12,7 +12,7 @@ use wasmkeep_node::runtime::{Hooks, Placement, ShardContext, Shards, start};
 const HUNG: Duration = Duration::from_secs(60);
 
 fn placement(shards: usize) -> Placement {
-    Placement { shards, pin: false, spin_before_park: Duration::ZERO, ..Placement::for_cpus(2) }
+    Placement { pin: false, ..Placement::of(shards, 2) }
 }
 
 fn run<B, F, T>(shards: usize, hooks: Hooks, body: B) -> Shards<T>
