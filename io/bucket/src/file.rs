@@ -72,7 +72,10 @@ impl FileBucket {
     }
 
     /// Refuses a directory that no bucket was ever opened in.
-    pub(crate) fn check_exists(dir: &Path) -> Result<(), OpenFileError> {
+    ///
+    /// # Errors
+    /// [`OpenFileError::Missing`].
+    pub fn check_exists(dir: &Path) -> Result<(), OpenFileError> {
         if place::is_marked(dir) { Ok(()) } else { Err(OpenFileError::Missing(dir.to_owned())) }
     }
 

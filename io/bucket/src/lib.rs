@@ -1,10 +1,11 @@
 //! The bucket: the one store every node of a cluster shares.
 //!
 //! Owns the [`Bucket`] trait, what each request can come to ([`Outcome`], [`ReadError`], [`Failure`]), the
-//! backends behind it (an S3-compatible server, a directory, memory), the check of every listing page, the
-//! start probe and the conformance suite that all backends pass.
+//! backends that need no network (a directory, memory), the check of every listing page, the start probe and the
+//! conformance suite that all backends pass.
 //!
-//! Does not own: what the objects mean and how their keys are spelt (the protocol's), when a request is sent
+//! Does not own: the backend that speaks to a server (`wasmkeep-s3`, so that this crate links no HTTP client),
+//! what the objects mean and how their keys are spelt (the protocol's), when a request is sent
 //! again and which request goes first (the callers'). A request made here goes out once; the only resend
 //! inside is that of a write the store answered with 409, which it did not apply.
 
@@ -14,10 +15,8 @@ mod listing;
 mod memory;
 mod nonce;
 mod object;
-mod open;
 mod outcome;
 mod probe;
-mod s3;
 mod settle;
 mod url;
 
@@ -33,10 +32,8 @@ pub use listing::{Entry, ListError, ListQuery, Listing, ListingFault, PAGE_KEYS_
 pub use memory::MemoryBucket;
 pub use nonce::Nonce;
 pub use object::{Body, Meta, Object};
-pub use open::{AnyBucket, OpenError, open, open_existing};
 pub use outcome::{Failure, Outcome, Precondition, ReadError, UnknownCause, Version, VersionError};
 pub use probe::{Condition, ConditionsHold, ProbeError, probe};
-pub use s3::{OpenS3Error, S3Bucket, S3Limits};
 pub use settle::{Settled, put_settled, settle};
 pub use url::{BucketUrl, BucketUrlError};
 

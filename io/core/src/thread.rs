@@ -4,7 +4,8 @@ use std::{io, rc::Rc, thread};
 
 use futures::{channel::oneshot, future::LocalBoxFuture};
 use tokio::task::{JoinSet, LocalSet};
-use wasmkeep_bucket::{AnyBucket, BucketUrl, OpenError, open};
+use wasmkeep_bucket::BucketUrl;
+use wasmkeep_s3::{AnyBucket, OpenError, open};
 
 use crate::{lane::Lane, laned::Laned};
 

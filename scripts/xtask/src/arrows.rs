@@ -13,9 +13,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wasmkeep-actor", &["wasmkeep-protocol", "wasmkeep-storage"]),
     ("wasmkeep-host", &["wasmkeep-protocol", "wasmkeep-storage", "wasmkeep-actor"]),
     ("wasmkeep-sdk", &[]),
-    ("wasmkeep-bucket", &["wasmkeep-protocol"]),
+    ("wasmkeep-bucket", &[]),
+    ("wasmkeep-s3", &["wasmkeep-bucket"]),
     ("wasmkeep-membership", &["wasmkeep-bucket", "wasmkeep-replica", "wasmkeep-protocol"]),
-    ("wasmkeep-core", &["wasmkeep-bucket", "wasmkeep-replica", "wasmkeep-ltx", "wasmkeep-protocol"]),
+    (
+        "wasmkeep-core",
+        &["wasmkeep-bucket", "wasmkeep-s3", "wasmkeep-replica", "wasmkeep-ltx", "wasmkeep-protocol"],
+    ),
     ("wasmkeep-replica", &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-bucket"]),
     (
         "wasmkeep-node",
@@ -28,9 +32,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wasmkeep-core",
             "wasmkeep-membership",
             "wasmkeep-replica",
+            "wasmkeep-s3",
         ],
     ),
-    ("wasmkeep-cli", &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-bucket", "wasmkeep-node"]),
+    (
+        "wasmkeep-cli",
+        &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-bucket", "wasmkeep-s3", "wasmkeep-node"],
+    ),
     (
         "wasmkeep-sim",
         &[
@@ -65,8 +73,9 @@ const MUST_NOT_REACH: &[(&str, &[&str])] = &[
     ("wasmkeep-storage", &["glommio", "tokio", "wasmtime", "hyper", "reqwest"]),
     ("wasmkeep-actor", &["glommio", "tokio", "wasmtime", "hyper", "reqwest"]),
     ("wasmkeep-host", &["glommio", "reqwest"]),
-    ("wasmkeep-replica", &["glommio", "wasmtime", "rusqlite"]),
-    ("wasmkeep-sim", &["glommio", "wasmtime"]),
+    ("wasmkeep-bucket", &["glommio", "hyper", "reqwest", "object_store"]),
+    ("wasmkeep-replica", &["glommio", "wasmtime", "rusqlite", "hyper", "reqwest", "object_store"]),
+    ("wasmkeep-sim", &["glommio", "wasmtime", "hyper", "reqwest", "object_store"]),
 ];
 
 /// Fails with every arrow that should not be there.

@@ -6,11 +6,9 @@ use std::{fmt, time::Duration};
 use bytes::{Bytes, BytesMut};
 use indicatif::ProgressBar;
 use tokio::time::{sleep, timeout};
-use wasmkeep_bucket::{
-    AnyBucket, Bucket, Entry, Failure as BucketFailure, Key, ListError, Listing, Meta, ReadError,
-    open_existing,
-};
+use wasmkeep_bucket::{Bucket, Entry, Failure as BucketFailure, Key, ListError, Listing, Meta, ReadError};
 use wasmkeep_protocol::limits::{ATTEMPT_BASE, LISTING_SILENCE, RESTORE_PAUSES};
+use wasmkeep_s3::{AnyBucket, open_existing};
 
 use crate::{
     args,

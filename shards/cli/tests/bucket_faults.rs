@@ -1,7 +1,7 @@
 //! Nodes whose bucket is cut off, slow or lying, and nodes that are killed at the worst moments of an upload. The bucket
 //! is a small S3 server in the test's own process.
 
-#[path = "../../../io/bucket/tests/fault_server/mod.rs"]
+#[path = "../../../io/s3/tests/fault_server/mod.rs"]
 mod fault_server;
 mod support;
 

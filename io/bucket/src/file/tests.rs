@@ -26,17 +26,6 @@ fn a_directory_keeps_every_promise() {
 }
 
 #[test]
-fn a_directory_that_was_to_be_a_bucket_and_is_none_is_refused_and_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let missing = dir.path().join("mistyped");
-    let open = |dir: &Path| crate::open_existing(&crate::BucketUrl::File(dir.to_owned()), []);
-    assert!(open(&missing).unwrap_err().to_string().contains("is no bucket"));
-    assert!(!missing.exists());
-    FileBucket::open(&missing).unwrap();
-    assert!(open(&missing).is_ok());
-}
-
-#[test]
 fn one_writer_wins_each_race_of_threads() {
     let dir = tempfile::tempdir().unwrap();
     let writers: Vec<_> = (0..4).map(|_| FileBucket::open(dir.path()).unwrap()).collect();

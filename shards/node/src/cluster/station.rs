@@ -15,7 +15,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use wasmkeep_bucket::AnyBucket;
 use wasmkeep_core::{Lane, Laned, OnThread};
 use wasmkeep_membership::{Holds, Member, Standing, Told};
 use wasmkeep_protocol::{
@@ -33,6 +32,7 @@ use wasmkeep_replica::{
     Commit, Content, Entries, GivenUp, History, HistoryError, Hold, Need, ReadBudget, RestoreError, Restorer,
     Subject, Uploader, Ways, collect,
 };
+use wasmkeep_s3::AnyBucket;
 
 use super::{Word, lease::LeaseCell};
 

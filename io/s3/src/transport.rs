@@ -15,14 +15,14 @@ use object_store::client::{
 use object_store::{ClientConfigKey, ClientOptions, Extensions};
 use reqwest::header::ETAG;
 
-use super::{OpenS3Error, S3Limits};
+use crate::{OpenS3Error, S3Limits};
 
 /// Largest reply body that is kept, in bytes: a listing page of 1,000 keys takes about 1.4 MiB at its longest.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// How far a request came.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     /// It did not leave: no credentials, no connection, or not yet.
     #[default]
     NotSent,
@@ -34,23 +34,23 @@ pub(super) enum Progress {
 
 /// The part of an answer that outcomes are read from.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reply {
-    pub(super) status: u16,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
     /// The ETag header, byte for byte.
-    pub(super) etag: Option<String>,
+    pub(crate) etag: Option<String>,
     /// The body, kept for errors and listings; empty when it was longer than [`KEPT_BYTES_MAX`] or broke off.
-    pub(super) body: Bytes,
+    pub(crate) body: Bytes,
 }
 
 impl Reply {
-    pub(super) fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
 
 /// The record of one request. Clones share it: one travels with the request, one stays with who asked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trace(Arc<Mutex<Progress>>);
+pub(crate) struct Trace(Arc<Mutex<Progress>>);
 
 tokio::task_local! {
     /// The trace of a removal, for which `object_store` has no place to carry it.
@@ -59,18 +59,18 @@ tokio::task_local! {
 
 impl Trace {
     /// Carries this trace with a request.
-    pub(super) fn extensions(&self) -> Extensions {
+    pub(crate) fn extensions(&self) -> Extensions {
         let mut extensions = Extensions::new();
         extensions.insert(self.clone());
         extensions
     }
 
     /// Runs `removal`, whose DELETE request is recorded here.
-    pub(super) async fn deleting<F: Future>(self, removal: F) -> F::Output {
+    pub(crate) async fn deleting<F: Future>(self, removal: F) -> F::Output {
         DELETING.scope(self, removal).await
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -90,12 +90,12 @@ impl Trace {
 
 /// Makes the HTTP clients of a bucket.
 #[derive(Debug)]
-pub(super) struct Transport {
+pub(crate) struct Transport {
     limits: S3Limits,
 }
 
 impl Transport {
-    pub(super) fn new(limits: S3Limits) -> Self {
+    pub(crate) fn new(limits: S3Limits) -> Self {
         Self { limits }
     }
 

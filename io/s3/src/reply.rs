@@ -1,9 +1,9 @@
 //! What a reply means. Pure: from how far a request came to an outcome.
 
 use serde::Deserialize;
+use wasmkeep_bucket::{Failure, Outcome, Precondition, ReadError, UnknownCause, Version};
 
-use super::transport::{Progress, Reply};
-use crate::outcome::{Failure, Outcome, Precondition, ReadError, UnknownCause, Version};
+use crate::transport::{Progress, Reply};
 
 /// Codes by which a server says that it did not take a request on.
 const SLOW_DOWN: [&str; 6] = [
@@ -17,7 +17,7 @@ const SLOW_DOWN: [&str; 6] = [
 
 /// What one send of a write came to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Final(Outcome),
     /// 409: not applied, because another conditional write of the object was under way. The condition itself
     /// was not judged, so it is asked again.
@@ -37,7 +37,7 @@ fn explained(reply: &Reply) -> ErrorDocument {
 }
 
 /// The verdict on a write. `said` is what the client library made of it, for the text only.
-pub(super) fn of_put(progress: Progress, said: &str, condition: &Precondition) -> Verdict {
+pub(crate) fn of_put(progress: Progress, said: &str, condition: &Precondition) -> Verdict {
     let reply = match progress {
         Progress::NotSent => return Verdict::Final(Outcome::Failed(Failure::Unavailable(said.to_owned()))),
         Progress::Sent => return Verdict::Final(Outcome::Unknown(UnknownCause::NoReply(said.to_owned()))),
@@ -73,7 +73,7 @@ pub(super) fn of_put(progress: Progress, said: &str, condition: &Precondition) -
 }
 
 /// Why a read or a listing gave nothing.
-pub(super) fn of_read(progress: Progress, said: &str) -> ReadError {
+pub(crate) fn of_read(progress: Progress, said: &str) -> ReadError {
     let reply = match progress {
         Progress::NotSent | Progress::Sent => return Failure::Unavailable(said.to_owned()).into(),
         Progress::Answered(reply) => reply,
@@ -86,7 +86,7 @@ pub(super) fn of_read(progress: Progress, said: &str) -> ReadError {
 }
 
 /// The result of a removal: an object that is not there is removed.
-pub(super) fn of_delete(progress: Progress, said: &str) -> Result<(), Failure> {
+pub(crate) fn of_delete(progress: Progress, said: &str) -> Result<(), Failure> {
     let reply = match progress {
         Progress::NotSent | Progress::Sent => return Err(Failure::Unavailable(said.to_owned())),
         Progress::Answered(reply) => reply,

@@ -6,10 +6,6 @@
 //! (`reply`), not from the client library's errors, which fold 409 into "exists" and a broken connection into
 //! "other".
 
-mod page;
-mod reply;
-mod transport;
-
 use std::future::Future;
 use std::ops::Range;
 use std::task::{Context, Poll, Waker};
@@ -26,11 +22,13 @@ use object_store::{
 };
 use rand::RngExt;
 
-use crate::listing::{ListQuery, Page};
-use crate::outcome::{Failure, Outcome, Precondition, ReadError, Version};
-use crate::{Body, Bucket, Key, Meta, Object};
-use reply::Verdict;
-use transport::{Progress, Trace, Transport};
+use wasmkeep_bucket::{
+    Body, Bucket, Failure, Key, ListQuery, Meta, Object, Outcome, Page, Precondition, ReadError, Version,
+};
+
+use crate::page;
+use crate::reply::{self, Verdict};
+use crate::transport::{Progress, Trace, Transport};
 
 /// Sends of one write that is answered with 409 each time. AWS answers so while another conditional write of
 /// the same key is under way, which takes milliseconds.

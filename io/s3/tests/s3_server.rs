@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use wasmkeep_bucket::conformance::{Scope, check, races};
-use wasmkeep_bucket::{BucketUrl, Condition, ProbeError, S3Bucket, S3Limits, open, probe};
+use wasmkeep_bucket::{BucketUrl, Condition, ProbeError, probe};
+use wasmkeep_s3::{S3Bucket, S3Limits, open};
 
 /// Races of creates, and as many of replaces.
 const ROUNDS: usize = 200;

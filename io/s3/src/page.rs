@@ -3,8 +3,7 @@
 use quick_xml::events::Event;
 use serde::Deserialize;
 
-use crate::listing::{Page, PageObject};
-use crate::outcome::{ReadError, Version};
+use wasmkeep_bucket::{Page, PageObject, ReadError, Version};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename = "ListBucketResult", rename_all = "PascalCase")]
@@ -27,7 +26,7 @@ struct Contents {
 }
 
 /// Reads a page and takes `prefix` off its names.
-pub(super) fn parse(body: &[u8], prefix: &str) -> Result<Page, ReadError> {
+pub(crate) fn parse(body: &[u8], prefix: &str) -> Result<Page, ReadError> {
     let malformed = |error: &dyn std::fmt::Display| ReadError::Malformed(format!("a listing page: {error}"));
     // Every field of a page may be missing, so without this any other document would read as an empty page.
     if !is_listing(body) {

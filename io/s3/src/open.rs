@@ -3,13 +3,12 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-
-use crate::file::OpenFileError;
-use crate::s3::{OpenS3Error, S3Limits};
-use crate::{
-    Bucket, BucketUrl, Failure, FileBucket, Key, ListQuery, Meta, Object, Outcome, Page, Precondition,
-    ReadError, S3Bucket,
+use wasmkeep_bucket::{
+    Bucket, BucketUrl, Failure, FileBucket, Key, ListQuery, Meta, Object, OpenFileError, Outcome, Page,
+    Precondition, ReadError,
 };
+
+use crate::{OpenS3Error, S3Bucket, S3Limits};
 
 /// A bucket of whichever kind the URL named.
 #[derive(Debug)]
@@ -91,5 +90,21 @@ impl Bucket for AnyBucket {
             Self::File(bucket) => bucket.list(query).await,
             Self::S3(bucket) => bucket.list(query).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_was_to_be_a_bucket_and_is_none_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("mistyped");
+        let open = || open_existing(&BucketUrl::File(missing.clone()), []);
+        assert!(open().unwrap_err().to_string().contains("is no bucket"));
+        assert!(!missing.exists());
+        FileBucket::open(&missing).unwrap();
+        assert!(open().is_ok());
     }
 }

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use wasmkeep_bucket::{S3Bucket, S3Limits};
+use wasmkeep_s3::{S3Bucket, S3Limits};
 
 /// What happens to one request.
 #[derive(Clone, Debug)]

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use fault_server::{Fault, FaultServer};
 use wasmkeep_bucket::{
     Bucket, Failure, Key, ListError, Listing, ListingFault, Nonce, Outcome, Precondition, ReadError,
-    S3Bucket, UnknownCause, Version, put_settled,
+    UnknownCause, Version, put_settled,
 };
+use wasmkeep_s3::S3Bucket;
 
 /// Longer than any answer here takes: a test that meets it has found a hang, not a slow machine.
 const PATIENT: Duration = Duration::from_secs(60);
