@@ -13,7 +13,7 @@ pub(crate) mod local;
 mod parameters;
 mod record;
 mod run;
-mod surroundings;
+mod runtime;
 mod world;
 
 pub use flaw::ReplicaFlaw;

@@ -9,12 +9,12 @@ mod gate;
 mod kit;
 mod lane;
 mod laned;
+mod runtime;
 mod start;
-mod surroundings;
 mod thread;
 
 pub use lane::Lane;
 pub use laned::Laned;
+pub use runtime::BucketThreadRuntime;
 pub use start::{ProveError, prove};
-pub use surroundings::OnThread;
 pub use thread::{BucketCore, CoreConfig, Gone, StartError};

@@ -26,7 +26,7 @@ use wasmkeep_protocol::{
     store::Found,
     view::View,
 };
-use wasmkeep_replica::Surroundings;
+use wasmkeep_runtime::Runtime;
 
 use crate::store::{key, nonce, now, read, write};
 
@@ -43,7 +43,7 @@ pub trait Standing {
 #[derive(Debug)]
 pub struct Holds<B, S, M> {
     bucket: B,
-    surroundings: S,
+    runtime: S,
     standing: M,
     timing: Timing,
     identity: Identity,
@@ -89,11 +89,11 @@ enum Event {
     Time,
 }
 
-impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
+impl<B: Bucket, S: Runtime, M: Standing> Holds<B, S, M> {
     /// No actor is held. `bucket` is the way of durable commits.
     pub fn new(
         bucket: B,
-        surroundings: S,
+        runtime: S,
         standing: M,
         timing: Timing,
         identity: Identity,
@@ -101,7 +101,7 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
     ) -> Self {
         Self {
             bucket,
-            surroundings,
+            runtime,
             standing,
             timing,
             identity,
@@ -170,7 +170,7 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
     /// taken. `None`: nobody ever had it, or the bucket does not say.
     pub async fn last_holder(&self, bucket: &B, actor: &ActorId) -> Option<NodeId> {
         let key = key(&object_keys::owner(&self.tenant, actor));
-        match read(bucket, &self.surroundings, self.timing.timeout, &key, OwnerRecord::decode).await {
+        match read(bucket, &self.runtime, self.timing.timeout, &key, OwnerRecord::decode).await {
             Found::Object(_, Ok(record)) => Some(record.node),
             Found::Object(_, Err(_)) | Found::Absent | Found::Failed => None,
         }
@@ -256,12 +256,12 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
             entry.round += 1;
         }
         let context = Context {
-            now: now(&self.surroundings).moment,
+            now: now(&self.runtime).moment,
             identity: &self.identity,
             view: &context_view,
             lease: self.standing.lease(),
             taking: self.taking.get(),
-            nonce: nonce(),
+            nonce: nonce(&self.runtime),
         };
         for effect in entry.claim.step(&context, input) {
             match effect {
@@ -307,7 +307,7 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
     }
 
     fn overdue(&self) -> Vec<ActorId> {
-        let moment = now(&self.surroundings).moment;
+        let moment = now(&self.runtime).moment;
         let line = self.due.borrow();
         line.iter().take_while(|(due, _)| *due <= moment).map(|(_, actor)| actor.clone()).collect()
     }
@@ -315,14 +315,14 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
     async fn read(&self, actor: ActorId, round: u64) -> Answer {
         let key = key(&object_keys::owner(&self.tenant, &actor));
         let limit = self.timing.timeout;
-        let found = read(&self.bucket, &self.surroundings, limit, &key, OwnerRecord::decode).await;
+        let found = read(&self.bucket, &self.runtime, limit, &key, OwnerRecord::decode).await;
         Answer { actor, round, input: Input::Found(found) }
     }
 
     async fn read_heartbeat(&self, actor: ActorId, round: u64, node: NodeId) -> Answer {
         let key = key(&object_keys::node(&node));
         let limit = self.timing.timeout;
-        let found = read(&self.bucket, &self.surroundings, limit, &key, NodeRecord::decode).await;
+        let found = read(&self.bucket, &self.runtime, limit, &key, NodeRecord::decode).await;
         Answer { actor, round, input: Input::Heartbeat(found) }
     }
 
@@ -335,7 +335,7 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
     ) -> Answer {
         let key = key(&object_keys::owner(&self.tenant, &actor));
         let (limit, body) = (self.timing.timeout, record.encode());
-        let wrote = write(&self.bucket, &self.surroundings, limit, &key, body, &condition).await;
+        let wrote = write(&self.bucket, &self.runtime, limit, &key, body, &condition).await;
         Answer { actor, round, input: Input::Wrote(wrote) }
     }
 
@@ -362,8 +362,8 @@ impl<B: Bucket, S: Surroundings, M: Standing> Holds<B, S, M> {
     }
 
     async fn until(&self, moment: Moment) {
-        let left = moment.since(now(&self.surroundings).moment);
-        self.surroundings.sleep(left).await;
+        let left = moment.since(now(&self.runtime).moment);
+        self.runtime.sleep(left).await;
     }
 }
 

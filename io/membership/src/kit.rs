@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use wasmkeep_bucket::{
     Bucket, Failure, Key, ListQuery, MemoryBucket, Meta, Object, Outcome, Page, Precondition, ReadError,
 };
-use wasmkeep_replica::Surroundings;
+use wasmkeep_runtime::Runtime;
 
 /// The test's paused clock.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ impl Clock {
     }
 }
 
-impl Surroundings for Clock {
+impl Runtime for Clock {
     fn now(&self) -> Duration {
         self.0.elapsed() + Duration::from_secs(1000)
     }
@@ -28,8 +28,16 @@ impl Surroundings for Clock {
         1_800_000_000_000 + self.0.elapsed().as_millis() as u64
     }
 
+    fn random(&self) -> u128 {
+        rand::random()
+    }
+
     async fn sleep(&self, time: Duration) {
         tokio::time::sleep(time).await;
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        tokio::task::spawn_local(task);
     }
 
     async fn work<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {

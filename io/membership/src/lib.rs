@@ -4,8 +4,7 @@
 //! to the bucket and the replies into their inputs. It owns the translation between records and objects, the
 //! time limits of those requests and nothing else. Knows no actor's data, no thread and no network.
 //!
-//! Futures are not `Send`: everything runs on the bucket core, over a `Bucket` and the `Surroundings` of
-//! `replica`.
+//! Futures are not `Send`: everything runs on the bucket core, over a `Bucket` and a `Runtime`.
 
 mod heartbeats;
 mod holds;

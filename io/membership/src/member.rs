@@ -22,7 +22,7 @@ use wasmkeep_protocol::{
     store::{Condition, Found, Wrote},
     view::View,
 };
-use wasmkeep_replica::Surroundings;
+use wasmkeep_runtime::Runtime;
 
 use crate::{
     heartbeats,
@@ -48,7 +48,7 @@ pub enum Told {
 #[derive(Debug)]
 pub struct Member<B, S> {
     bucket: B,
-    surroundings: S,
+    runtime: S,
     timing: Timing,
     own_key: Key,
     keeper: RefCell<Keeper>,
@@ -74,10 +74,10 @@ enum Event {
     Time,
 }
 
-impl<B: Bucket, S: Surroundings> Member<B, S> {
+impl<B: Bucket, S: Runtime> Member<B, S> {
     /// A process that starts now. `bucket` is the way that nothing else delays (R-BKT-2).
-    pub fn new(bucket: B, surroundings: S, timing: Timing, identity: Identity, presence: Presence) -> Self {
-        let moment = now(&surroundings).moment;
+    pub fn new(bucket: B, runtime: S, timing: Timing, identity: Identity, presence: Presence) -> Self {
+        let moment = now(&runtime).moment;
         Self {
             own_key: key(&object_keys::node(&identity.node)),
             keeper: RefCell::new(Keeper::new(timing, identity.clone(), presence, moment)),
@@ -85,14 +85,14 @@ impl<B: Bucket, S: Surroundings> Member<B, S> {
             inbox: RefCell::default(),
             driver: RefCell::default(),
             bucket,
-            surroundings,
+            runtime,
             timing,
         }
     }
 
     /// The lease, if it is valid now.
     pub fn lease(&self) -> Option<ValidLease> {
-        self.keeper.borrow().lease(now(&self.surroundings).moment)
+        self.keeper.borrow().lease(now(&self.runtime).moment)
     }
 
     /// Asks for a clean stop (R-LEASE-6).
@@ -148,9 +148,9 @@ impl<B: Bucket, S: Surroundings> Member<B, S> {
         requests: &mut Requests<'a>,
         tell: &mut impl FnMut(Told),
     ) -> Option<Exit> {
-        let now = now(&self.surroundings);
+        let now = now(&self.runtime);
         let before = self.keeper.borrow().lease(now.moment);
-        let effects = self.keeper.borrow_mut().step(now, nonce(), input);
+        let effects = self.keeper.borrow_mut().step(now, nonce(&self.runtime), input);
         for effect in effects {
             match effect {
                 Effect::Read => requests.push(Box::pin(self.read_own())),
@@ -199,7 +199,7 @@ impl<B: Bucket, S: Surroundings> Member<B, S> {
     }
 
     fn watch_effects(&self, input: WatchInput) -> Vec<WatchEffect> {
-        self.watch.borrow_mut().step(now(&self.surroundings), &mut nonce, input)
+        self.watch.borrow_mut().step(now(&self.runtime), &mut || nonce(&self.runtime), input)
     }
 
     fn carry_out<'a>(
@@ -239,22 +239,22 @@ impl<B: Bucket, S: Surroundings> Member<B, S> {
     }
 
     async fn list(&self) -> Answer {
-        let listed = heartbeats::list(&self.bucket, &self.surroundings, self.timing.timeout).await;
+        let listed = heartbeats::list(&self.bucket, &self.runtime, self.timing.timeout).await;
         Answer::Watch(WatchInput::Listed(listed))
     }
 
     async fn read(&self, key: &Key) -> Found<NodeRecord> {
-        read(&self.bucket, &self.surroundings, self.timing.timeout, key, NodeRecord::decode).await
+        read(&self.bucket, &self.runtime, self.timing.timeout, key, NodeRecord::decode).await
     }
 
     async fn write(&self, key: &Key, record: &NodeRecord, condition: &Condition) -> Wrote {
         let (limit, body) = (self.timing.timeout, record.encode());
-        write(&self.bucket, &self.surroundings, limit, key, body, condition).await
+        write(&self.bucket, &self.runtime, limit, key, body, condition).await
     }
 
     /// The next thing that happens.
     async fn next(&self, requests: &mut Requests<'_>) -> Event {
-        let moment = now(&self.surroundings);
+        let moment = now(&self.runtime);
         let keeper = self.keeper.borrow().wake();
         let wake = keeper.into_iter().chain(self.watch.borrow().wake(moment)).min();
         let mut time: Option<Pin<Box<dyn Future<Output = ()> + '_>>> =
@@ -278,8 +278,8 @@ impl<B: Bucket, S: Surroundings> Member<B, S> {
     }
 
     async fn until(&self, moment: Moment) {
-        let left = moment.since(now(&self.surroundings).moment);
-        self.surroundings.sleep(left).await;
+        let left = moment.since(now(&self.runtime).moment);
+        self.runtime.sleep(left).await;
     }
 }
 

@@ -9,7 +9,7 @@ use wasmkeep_protocol::{
     records::RecordError,
     store::{Condition, Found},
 };
-use wasmkeep_replica::Surroundings;
+use wasmkeep_runtime::Runtime;
 
 use crate::store::{key, read, write};
 
@@ -20,23 +20,23 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// What is there is no secret: calls between nodes stop rather than go on with less (R-CALL-2).
-pub async fn cluster_secret<B: Bucket, S: Surroundings>(
+pub async fn cluster_secret<B: Bucket, S: Runtime>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     limit: Duration,
 ) -> Result<Secret, MalformedSecret> {
     let key = key(CLUSTER_SECRET);
     loop {
         let text = |bytes: &[u8]| Ok::<_, RecordError>(String::from_utf8_lossy(bytes).into_owned());
-        match read(bucket, surroundings, limit, &key, text).await {
+        match read(bucket, runtime, limit, &key, text).await {
             Found::Object(_, text) => return Secret::parse(&text.map_err(|_| MalformedSecret)?),
             // Whatever becomes of this write, the next read tells whose secret it is.
             Found::Absent => {
-                let made: [u128; 2] = [rand::random(), rand::random()];
+                let made: [u128; 2] = [runtime.random(), runtime.random()];
                 let text = format!("{:032x}{:032x}", made[0], made[1]);
-                write(bucket, surroundings, limit, &key, text.into_bytes(), &Condition::Absent).await;
+                write(bucket, runtime, limit, &key, text.into_bytes(), &Condition::Absent).await;
             }
-            Found::Failed => surroundings.sleep(AGAIN_AFTER).await,
+            Found::Failed => runtime.sleep(AGAIN_AFTER).await,
         }
     }
 }

@@ -1,24 +1,23 @@
 //! Records as objects: the deciding code's words for a request, and the bucket's.
 
-use std::{future::Future, pin::pin, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::{Either, select};
 use wasmkeep_bucket::{Bucket, Key, Outcome, Precondition, ReadError};
 use wasmkeep_protocol::{
     clock::{Moment, Now},
     records::{Nonce, RECORD_BYTES_MAX, RecordError},
     store::{Condition, Found, Version, Wrote},
 };
-use wasmkeep_replica::Surroundings;
+use wasmkeep_runtime::{Runtime, within};
 
 /// Both clocks, read together.
-pub(crate) fn now(surroundings: &impl Surroundings) -> Now {
-    Now { moment: Moment::after_boot(surroundings.now()), wall_ms: surroundings.unix_ms() }
+pub(crate) fn now(runtime: &impl Runtime) -> Now {
+    Now { moment: Moment::after_boot(runtime.now()), wall_ms: runtime.unix_ms() }
 }
 
-pub(crate) fn nonce() -> Nonce {
-    Nonce::from_bits(rand::random())
+pub(crate) fn nonce(runtime: &impl Runtime) -> Nonce {
+    Nonce::from_bits(runtime.random())
 }
 
 /// A key of `object_keys`: those are made of names that keys may hold.
@@ -27,9 +26,9 @@ pub(crate) fn key(text: &str) -> Key {
 }
 
 /// Sends a conditional write once. No answer within `limit` is an unknown outcome.
-pub(crate) async fn write<B: Bucket, S: Surroundings>(
+pub(crate) async fn write<B: Bucket, S: Runtime>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     limit: Duration,
     key: &Key,
     body: Vec<u8>,
@@ -40,7 +39,7 @@ pub(crate) async fn write<B: Bucket, S: Surroundings>(
         None => return Wrote::Failed,
     };
     let put = bucket.put(key, Bytes::from(body), &condition);
-    match within(surroundings, limit, put).await {
+    match within(runtime, limit, put).await {
         None | Some(Outcome::Unknown(_)) => Wrote::Unknown,
         Some(Outcome::Written(version)) => Wrote::Written(Version::new(version.as_str())),
         Some(Outcome::ConditionFailed) => Wrote::ConditionFailed,
@@ -49,9 +48,9 @@ pub(crate) async fn write<B: Bucket, S: Surroundings>(
 }
 
 /// Reads one record.
-pub(crate) async fn read<B: Bucket, S: Surroundings, R>(
+pub(crate) async fn read<B: Bucket, S: Runtime, R>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     limit: Duration,
     key: &Key,
     decode: impl Fn(&[u8]) -> Result<R, RecordError>,
@@ -73,7 +72,7 @@ pub(crate) async fn read<B: Bucket, S: Surroundings, R>(
             Err(_) => Found::Failed,
         }
     };
-    within(surroundings, limit, read).await.unwrap_or(Found::Failed)
+    within(runtime, limit, read).await.unwrap_or(Found::Failed)
 }
 
 /// `None` for a version that no store gave.
@@ -83,17 +82,5 @@ fn precondition(condition: &Condition) -> Option<Precondition> {
         Condition::Unchanged(version) => {
             wasmkeep_bucket::Version::new(version.as_str()).ok().map(Precondition::Version)
         }
-    }
-}
-
-/// What `work` gives within `limit`.
-pub(crate) async fn within<T>(
-    surroundings: &impl Surroundings,
-    limit: Duration,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    match select(pin!(work), pin!(surroundings.sleep(limit))).await {
-        Either::Left((done, _)) => Some(done),
-        Either::Right(_) => None,
     }
 }

@@ -18,11 +18,12 @@ use wasmkeep_protocol::{
     object_keys,
     replication::Upload,
 };
+use wasmkeep_runtime::{Runtime, within};
 
 use crate::{
+    hold::Hold,
     reaper::delete,
     send::{UploadError, upload},
-    surroundings::{Hold, Surroundings, within},
 };
 
 /// The bytes of an entry that are read. Ours have the name of an actor.
@@ -57,16 +58,16 @@ impl Index {
     }
 
     /// Puts what a commit needs, before it is sent.
-    pub(crate) async fn before<B: Bucket, S: Surroundings>(
+    pub(crate) async fn before<B: Bucket, S: Runtime>(
         &self,
         way: &B,
-        surroundings: &S,
+        runtime: &S,
         txid: u64,
         outlook: Outlook,
     ) -> Result<(), UploadError> {
         let needed = self.posts.borrow_mut().before(txid, outlook);
         match needed {
-            Some(post) => self.put(way, surroundings, post).await,
+            Some(post) => self.put(way, runtime, post).await,
             None => Ok(()),
         }
     }
@@ -91,10 +92,10 @@ impl Index {
     }
 
     /// Keeps the index in step with what has landed, for as long as it is polled.
-    pub(crate) async fn keep<B: Bucket, S: Surroundings>(
+    pub(crate) async fn keep<B: Bucket, S: Runtime>(
         &self,
         way: &B,
-        surroundings: &S,
+        runtime: &S,
         hold: &impl Hold,
     ) -> std::convert::Infallible {
         loop {
@@ -106,7 +107,7 @@ impl Index {
                 Poll::Pending
             })
             .await;
-            let pause = match self.tidy(way, surroundings).await {
+            let pause = match self.tidy(way, runtime).await {
                 Ok(()) => ALARM_TIDY_PAUSE,
                 Err(why) => {
                     let Subject { tenant, actor } = &self.subject;
@@ -115,59 +116,50 @@ impl Index {
                     ALARM_SWEEP_EVERY
                 }
             };
-            surroundings.sleep(pause).await;
+            runtime.sleep(pause).await;
         }
     }
 
     /// Brings the index in step with what has landed.
-    pub(crate) async fn tidy<B: Bucket, S: Surroundings>(
-        &self,
-        way: &B,
-        surroundings: &S,
-    ) -> Result<(), String> {
+    pub(crate) async fn tidy<B: Bucket, S: Runtime>(&self, way: &B, runtime: &S) -> Result<(), String> {
         loop {
             let Some(next) = self.posts.borrow().tidy() else { return Ok(()) };
             match next {
                 Tidy::Put(post) => {
-                    self.put(way, surroundings, post).await.map_err(|error| error.to_string())?;
+                    self.put(way, runtime, post).await.map_err(|error| error.to_string())?;
                 }
                 Tidy::Find(due_ms) => {
-                    let found = self.find(way, surroundings, due_ms).await;
+                    let found = self.find(way, runtime, due_ms).await;
                     let found = found.map_err(|error| error.to_string())?;
                     self.posts.borrow_mut().found(found);
                 }
                 Tidy::Delete(post) => {
                     let key = self.key(&post).map_err(|error| error.to_string())?;
                     self.posts.borrow_mut().leaving(&post);
-                    delete(way, surroundings, &key).await.map_err(|failure| failure.to_string())?;
+                    delete(way, runtime, &key).await.map_err(|failure| failure.to_string())?;
                     self.posts.borrow_mut().gone(&post);
                 }
             }
         }
     }
 
-    async fn put<B: Bucket, S: Surroundings>(
-        &self,
-        way: &B,
-        surroundings: &S,
-        post: Post,
-    ) -> Result<(), UploadError> {
+    async fn put<B: Bucket, S: Runtime>(&self, way: &B, runtime: &S, post: Post) -> Result<(), UploadError> {
         let body = Bytes::from(post_body(&self.subject.actor));
-        upload(way, surroundings, &self.key(&post)?, &body, Upload::Write).await?;
+        upload(way, runtime, &self.key(&post)?, &body, Upload::Write).await?;
         self.posts.borrow_mut().posted(post);
         Ok(())
     }
 
-    async fn find<B: Bucket, S: Surroundings>(
+    async fn find<B: Bucket, S: Runtime>(
         &self,
         way: &B,
-        surroundings: &S,
+        runtime: &S,
         due_ms: u64,
     ) -> Result<Vec<Post>, ListError> {
         let tenant = &self.subject.tenant;
         let listing = Listing::new(way, &object_keys::alarms_due(tenant, &self.whose, due_ms));
         let listed = listing.all(ALARM_SWEEP_KEYS_MAX);
-        let entries = within(surroundings, BUCKET_REQUEST_MAX, listed).await.ok_or_else(silent)??;
+        let entries = within(runtime, BUCKET_REQUEST_MAX, listed).await.ok_or_else(silent)??;
         let folder = object_keys::alarms_folder(tenant);
         let parsed = entries.iter().filter_map(|entry| object_keys::parse_alarm(&folder, entry.key.as_str()));
         Ok(parsed.map(|(_, post)| post).collect())
@@ -192,9 +184,9 @@ pub struct Overdue {
 ///
 /// # Errors
 /// The listing could not be read; the next sweep lists again.
-pub async fn overdue<B: Bucket, S: Surroundings>(
+pub async fn overdue<B: Bucket, S: Runtime>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     tenant: &Tenant,
     from: Option<Key>,
     until_ms: u64,
@@ -206,7 +198,7 @@ pub async fn overdue<B: Bucket, S: Surroundings>(
     }
     let (mut entries, mut keys, mut last) = (Vec::new(), 0, None);
     while keys < ALARM_SWEEP_KEYS_MAX {
-        let page = within(surroundings, BUCKET_REQUEST_MAX, listing.next_page()).await;
+        let page = within(runtime, BUCKET_REQUEST_MAX, listing.next_page()).await;
         let Some(page) = page.ok_or_else(silent)?? else { return Ok(Overdue { entries, rest: None }) };
         keys += page.len();
         for entry in page {
@@ -227,9 +219,9 @@ pub async fn overdue<B: Bucket, S: Surroundings>(
 ///
 /// # Errors
 /// The bucket did not say.
-pub async fn whose<B: Bucket, S: Surroundings>(
+pub async fn whose<B: Bucket, S: Runtime>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     tenant: &Tenant,
     listed: &Listed,
 ) -> Result<Option<ActorId>, ReadError> {
@@ -240,7 +232,7 @@ pub async fn whose<B: Bucket, S: Surroundings>(
         return Ok(None);
     };
     let read = async { bucket.get(&key, None).await?.bytes(ENTRY_BYTES_MAX).await };
-    match within(surroundings, BUCKET_REQUEST_MAX, read).await {
+    match within(runtime, BUCKET_REQUEST_MAX, read).await {
         Some(Ok(body)) => Ok(listed.whose.named(&body)),
         Some(Err(ReadError::NotFound | ReadError::TooLarge { .. })) => Ok(None),
         Some(Err(error)) => Err(error),
@@ -252,14 +244,14 @@ pub async fn whose<B: Bucket, S: Surroundings>(
 ///
 /// # Errors
 /// It may still be there.
-pub(crate) async fn forget<B: Bucket, S: Surroundings>(
+pub(crate) async fn forget<B: Bucket, S: Runtime>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     tenant: &Tenant,
     listed: &Listed,
 ) -> Result<(), Failure> {
     match object_keys::alarm(tenant, &listed.whose, &listed.post).parse() {
-        Ok(key) => delete(bucket, surroundings, &key).await,
+        Ok(key) => delete(bucket, runtime, &key).await,
         // What no key can name was never put.
         Err(_) => Ok(()),
     }

@@ -6,8 +6,9 @@ use wasmkeep_protocol::{
     alarm::Outlook,
     history::{HistoryFile, Point},
 };
+use wasmkeep_runtime::Runtime;
 
-use crate::{send::UploadError, surroundings::Surroundings};
+use crate::send::UploadError;
 
 /// Page data up to which a file is made on the spot: about a millisecond. More goes to another thread.
 const ENCODED_HERE_BYTES_MAX: u64 = 512 << 10;
@@ -42,14 +43,14 @@ pub(crate) struct Ready {
 }
 
 /// The file of a commit that leads on from `from`, for the hold `generation`.
-pub(crate) async fn make<S: Surroundings>(
-    surroundings: &S,
+pub(crate) async fn make<S: Runtime>(
+    runtime: &S,
     generation: u64,
     from: Point,
     commit: Commit,
 ) -> Result<Ready, UploadError> {
     let Commit { to, content, .. } = commit;
-    let timestamp_ms = i64::try_from(surroundings.unix_ms()).unwrap_or(i64::MAX);
+    let timestamp_ms = i64::try_from(runtime.unix_ms()).unwrap_or(i64::MAX);
     let impossible = |error: String| UploadError::Impossible(error);
     match content {
         Content::Whole(body) => Ok(Ready { file: HistoryFile::snapshot(generation, to), body }),
@@ -65,7 +66,7 @@ pub(crate) async fn make<S: Surroundings>(
                 encode()
             } else {
                 let given_up = || impossible("making the file was given up".to_owned());
-                surroundings.work(encode).await.ok_or_else(given_up)?
+                runtime.work(encode).await.ok_or_else(given_up)?
             };
             let body = encoded.map_err(|error| impossible(error.to_string()))?.bytes;
             Ok(Ready { file: HistoryFile::changes(generation, from, to), body: body.into() })

@@ -7,7 +7,7 @@ use wasmkeep_protocol::{
     object_keys,
 };
 
-use crate::surroundings::{Surroundings, within_moving};
+use wasmkeep_runtime::{Runtime, within_moving};
 
 /// Listings of a history that cannot be restored as listed, before that is believed: one that overlaps an owner's
 /// collection may show neither the old files nor the snapshot that took their place.
@@ -81,45 +81,45 @@ impl History {
 ///
 /// # Errors
 /// [`HistoryError`]; a broken history was listed more than once.
-pub async fn look<B: Bucket, S: Surroundings>(
+pub async fn look<B: Bucket, S: Runtime>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     folder: &str,
 ) -> Result<History, HistoryError> {
     let mut looks = 0;
     loop {
         looks += 1;
-        let files = list(bucket, surroundings, folder).await?;
+        let files = list(bucket, runtime, folder).await?;
         match history::restore(files.iter().map(|listed| listed.file)) {
             Ok(plan) => return Ok(History { files, plan }),
             Err(broken) if looks == LOOKS_MAX => return Err(broken.into()),
-            Err(_) => surroundings.sleep(RESTORE_PAUSES[0]).await,
+            Err(_) => runtime.sleep(RESTORE_PAUSES[0]).await,
         }
     }
 }
 
 /// Every history file listed, however many there are: it ends only when no key comes for a while.
-pub(crate) async fn list<B: Bucket, S: Surroundings>(
+pub(crate) async fn list<B: Bucket, S: Runtime>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     folder: &str,
 ) -> Result<Vec<Listed>, HistoryError> {
     let mut listing = Listing::new(bucket, folder);
     let mut files = Vec::new();
-    let mut heard = surroundings.now();
+    let mut heard = runtime.now();
     let mut last_error = None;
     loop {
         let silent_at = heard + LISTING_SILENCE;
-        let left = || silent_at.saturating_sub(surroundings.now());
-        match within_moving(surroundings, left, listing.next_page()).await {
+        let left = || silent_at.saturating_sub(runtime.now());
+        match within_moving(runtime, left, listing.next_page()).await {
             Some(Ok(Some(page))) => {
                 files.extend(page.into_iter().filter_map(|entry| listed(folder, entry)));
-                (heard, last_error) = (surroundings.now(), None);
+                (heard, last_error) = (runtime.now(), None);
             }
             Some(Ok(None)) => return Ok(files),
             Some(Err(ListError::Read(error))) if error.passes() => {
                 last_error = Some(ListError::Read(error));
-                within_moving(surroundings, left, surroundings.sleep(RESTORE_PAUSES[0])).await;
+                within_moving(runtime, left, runtime.sleep(RESTORE_PAUSES[0])).await;
             }
             Some(Err(error)) => return Err(error.into()),
             None => return Err(last_error.map_or(HistoryError::Silent, HistoryError::List)),

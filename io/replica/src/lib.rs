@@ -3,7 +3,7 @@
 //!
 //! Owns the effects: what is sent, how often, within which time, and what a reply means. Which files make a
 //! history and how long things may take are pure functions of `protocol`; what is in a file is `ltx`'s. Knows no
-//! thread, no SQLite and no clock but [`Surroundings`].
+//! thread, no SQLite and no clock but its [`Runtime`](wasmkeep_runtime::Runtime).
 //!
 //! Nothing here starts a task: whoever calls polls. Futures are not `Send`; all parts of one node's replication
 //! run on one thread and share one [`ReadBudget`]. A future that is dropped leaves what it sent in the unknown:
@@ -15,11 +15,11 @@ mod building;
 mod commit;
 mod entries;
 mod history;
+mod hold;
 mod read;
 mod reaper;
 mod restore;
 mod send;
-mod surroundings;
 mod sweeps;
 mod turns;
 mod uploader;
@@ -30,10 +30,10 @@ pub use building::LocalError;
 pub use commit::{Commit, Content};
 pub use entries::Entries;
 pub use history::{History, HistoryError, look};
+pub use hold::Hold;
 pub use read::ReadFailure;
 pub use reaper::{CollectError, collect};
 pub use restore::{RestoreError, Restored, Restorer};
 pub use send::UploadError;
-pub use surroundings::{Hold, Surroundings};
 pub use sweeps::{Looks, Sweeps};
 pub use uploader::{GivenUp, Need, Uploader, Ways};

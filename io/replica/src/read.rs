@@ -8,11 +8,9 @@ use wasmkeep_protocol::{
     limits::{ATTEMPT_BASE, RESTORE_PAUSES, RESTORE_TRIES_MAX},
     replication::{read_limit, seconds_for},
 };
+use wasmkeep_runtime::{Runtime, within_moving};
 
-use crate::{
-    budget::{Place, ReadBudget},
-    surroundings::{Surroundings, within_moving},
-};
+use crate::budget::{Place, ReadBudget};
 
 /// Why a file could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -91,9 +89,9 @@ enum Ended {
 }
 
 /// Reads a file within the budget.
-pub(crate) async fn read<B: Bucket, S: Surroundings>(
+pub(crate) async fn read<B: Bucket, S: Runtime>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     budget: &ReadBudget,
     restore: u64,
     wanted: &Wanted,
@@ -102,12 +100,12 @@ pub(crate) async fn read<B: Bucket, S: Surroundings>(
     let mut tries = 0;
     loop {
         tries += 1;
-        excuse.queue(surroundings.now());
+        excuse.queue(runtime.now());
         let place = budget.enter(restore, wanted.bytes).await;
-        excuse.leave_queue(surroundings.now());
+        excuse.leave_queue(runtime.now());
         let before = excuse.shared();
         let note = || excuse.0.borrow_mut().shared = before + shared(&place);
-        let ended = one_try(bucket, surroundings, wanted, &place, &note).await;
+        let ended = one_try(bucket, runtime, wanted, &place, &note).await;
         note();
         drop(place);
         let (reason, pauses) = match ended {
@@ -118,39 +116,38 @@ pub(crate) async fn read<B: Bucket, S: Surroundings>(
             Err(Ended::TooSlow(reason)) => (reason, Some(&Duration::ZERO)),
         };
         match pauses {
-            Some(pause) if tries < RESTORE_TRIES_MAX => surroundings.sleep(*pause).await,
+            Some(pause) if tries < RESTORE_TRIES_MAX => runtime.sleep(*pause).await,
             _ => return Err(ReadFailure::Unread { key: wanted.key.clone(), tries, reason }),
         }
     }
 }
 
 /// `note` is called whenever the limit is looked at, so that the excuse is true while the read goes on.
-async fn one_try<B: Bucket, S: Surroundings>(
+async fn one_try<B: Bucket, S: Runtime>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     wanted: &Wanted,
     place: &Place,
     note: &impl Fn(),
 ) -> Result<Bytes, Ended> {
-    let began = surroundings.now();
+    let began = runtime.now();
     let mut heard = began;
     let left = |heard: Duration| {
         note();
-        let now = surroundings.now();
+        let now = runtime.now();
         let of_limit = (began + read_limit(place.peak_bytes())).saturating_sub(now);
         of_limit.min((heard + ATTEMPT_BASE).saturating_sub(now))
     };
-    let slow =
-        || Ended::TooSlow(format!("the bucket was silent or slow after {:?}", surroundings.now() - began));
-    let answer = within_moving(surroundings, || left(heard), bucket.get(&wanted.key, None)).await;
+    let slow = || Ended::TooSlow(format!("the bucket was silent or slow after {:?}", runtime.now() - began));
+    let answer = within_moving(runtime, || left(heard), bucket.get(&wanted.key, None)).await;
     let mut object = answer.ok_or_else(slow)?.map_err(ended)?;
     if object.meta.size != wanted.bytes {
         return Err(Ended::Failed(format!("{} bytes and not the {} listed", object.meta.size, wanted.bytes)));
     }
     let mut whole = Whole::new(wanted.bytes);
     loop {
-        heard = surroundings.now();
-        match within_moving(surroundings, || left(heard), object.body.next()).await.ok_or_else(slow)? {
+        heard = runtime.now();
+        match within_moving(runtime, || left(heard), object.body.next()).await.ok_or_else(slow)? {
             Some(chunk) => whole.add(chunk.map_err(ended)?),
             None => return Ok(whole.finish()),
         }

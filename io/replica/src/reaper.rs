@@ -8,10 +8,11 @@ use wasmkeep_protocol::{
     limits::{BUCKET_REQUEST_MAX, RESTORE_PAUSES},
     object_keys,
 };
+use wasmkeep_runtime::{Runtime, within};
 
 use crate::{
     history::{HistoryError, list},
-    surroundings::{Hold, Surroundings, within},
+    hold::Hold,
 };
 
 /// Why a pass ended early. What is left stays until the next pass.
@@ -51,23 +52,23 @@ impl CollectError {
 ///
 /// # Errors
 /// [`CollectError`]; a pass may be repeated at any time.
-pub async fn collect<B: Bucket, S: Surroundings>(
+pub async fn collect<B: Bucket, S: Runtime>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     folder: &str,
     generation: u64,
     retention: Duration,
     hold: &impl Hold,
 ) -> Result<u64, CollectError> {
-    let files = list(bucket, surroundings, folder).await?;
+    let files = list(bucket, runtime, folder).await?;
     let mut deleted = 0;
-    for file in history::collect(&files, generation, surroundings.unix_ms(), retention) {
+    for file in history::collect(&files, generation, runtime.unix_ms(), retention) {
         let text = object_keys::history_file(folder, &file);
         let Ok(key) = text.parse::<Key>() else { continue };
         if !hold.is_held() {
             return Err(CollectError::NotHeld(deleted));
         }
-        if let Err(failure) = delete(bucket, surroundings, &key).await {
+        if let Err(failure) = delete(bucket, runtime, &key).await {
             return Err(CollectError::Delete { key: text, deleted, failure });
         }
         deleted += 1;
@@ -76,18 +77,14 @@ pub async fn collect<B: Bucket, S: Surroundings>(
 }
 
 /// Deletes an object, trying again after errors that pass.
-pub(crate) async fn delete<B: Bucket, S: Surroundings>(
-    bucket: &B,
-    surroundings: &S,
-    key: &Key,
-) -> Result<(), Failure> {
+pub(crate) async fn delete<B: Bucket, S: Runtime>(bucket: &B, runtime: &S, key: &Key) -> Result<(), Failure> {
     let once = async || {
         let silent = || Failure::Unavailable(format!("no answer within {BUCKET_REQUEST_MAX:?}"));
-        within(surroundings, BUCKET_REQUEST_MAX, bucket.delete(key)).await.unwrap_or_else(|| Err(silent()))
+        within(runtime, BUCKET_REQUEST_MAX, bucket.delete(key)).await.unwrap_or_else(|| Err(silent()))
     };
     for pause in RESTORE_PAUSES {
         match once().await {
-            Err(failure) if failure.passes() => surroundings.sleep(pause).await,
+            Err(failure) if failure.passes() => runtime.sleep(pause).await,
             ended => return ended,
         }
     }

@@ -24,13 +24,13 @@ use wasmkeep_protocol::{
     object_keys,
     replication::restore_limit,
 };
+use wasmkeep_runtime::{Runtime, within_moving};
 
 use crate::{
     budget::ReadBudget,
     building::{Building, LocalError, set_aside},
     history::{History, HistoryError, look},
     read::{Excuse, ReadFailure, Wanted, read},
-    surroundings::{Surroundings, within_moving},
     turns::Turns,
 };
 
@@ -89,18 +89,18 @@ pub struct Restored {
 pub struct Restorer<B, S> {
     reads: B,
     lists: B,
-    surroundings: S,
+    runtime: S,
     budget: ReadBudget,
     /// Of applying files.
     turns: Turns,
     pages_max: u32,
 }
 
-impl<B: Bucket, S: Surroundings> Restorer<B, S> {
+impl<B: Bucket, S: Runtime> Restorer<B, S> {
     /// `reads` and `lists` are ways to the same bucket; databases of more than `pages_max` pages are refused.
-    pub fn new(reads: B, lists: B, surroundings: S, budget: ReadBudget, pages_max: u32) -> Self {
+    pub fn new(reads: B, lists: B, runtime: S, budget: ReadBudget, pages_max: u32) -> Self {
         let turns = Turns::new(RESTORES_APPLIED_AT_ONCE);
-        Self { reads, lists, surroundings, budget, turns, pages_max }
+        Self { reads, lists, runtime, budget, turns, pages_max }
     }
 
     /// What the bucket has of the actor. Its end tells whether a local database with that checksum is current.
@@ -108,7 +108,7 @@ impl<B: Bucket, S: Surroundings> Restorer<B, S> {
     /// # Errors
     /// [`HistoryError`].
     pub async fn look(&self, folder: &str) -> Result<History, HistoryError> {
-        look(&self.lists, &self.surroundings, folder).await
+        look(&self.lists, &self.runtime, folder).await
     }
 
     /// Puts the latest state at `path`, which nobody has open. A database there, current or not, is set aside.
@@ -164,7 +164,7 @@ impl<B: Bucket, S: Surroundings> Restorer<B, S> {
         let mut time = WaitingTime::new(restore_limit(bytes, wanted.len() as u64));
         let mut applied = 0;
         while applied < wanted.len() {
-            let mut bodies = vec![time.wait(&self.surroundings, &mut reads).await??];
+            let mut bodies = vec![time.wait(&self.runtime, &mut reads).await??];
             reads.add_what_is_there(&mut bodies);
             let files: Vec<_> = wanted[applied..].iter().map(|(file, _)| *file).zip(bodies).collect();
             applied += files.len();
@@ -174,7 +174,7 @@ impl<B: Bucket, S: Surroundings> Restorer<B, S> {
                     let done = files.iter().try_for_each(|(file, body)| building.apply(*file, body));
                     (building, done)
                 };
-                self.surroundings.work(apply).await
+                self.runtime.work(apply).await
             };
             let done;
             (building, done) = reads.meanwhile(applying).await.ok_or(RestoreError::GivenUp)?;
@@ -187,7 +187,7 @@ impl<B: Bucket, S: Surroundings> Restorer<B, S> {
         &self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, RestoreError> {
-        self.surroundings.work(job).await.ok_or(RestoreError::GivenUp)
+        self.runtime.work(job).await.ok_or(RestoreError::GivenUp)
     }
 }
 
@@ -221,7 +221,7 @@ fn length(result: &ReadResult) -> u64 {
 }
 
 impl<'a> Ahead<'a> {
-    fn new<B: Bucket, S: Surroundings>(
+    fn new<B: Bucket, S: Runtime>(
         restorer: &'a Restorer<B, S>,
         wanted: impl ExactSizeIterator<Item = &'a Wanted>,
     ) -> Self {
@@ -229,9 +229,8 @@ impl<'a> Ahead<'a> {
         let excuses: Vec<_> = (0..wanted.len()).map(|_| Rc::new(Excuse::default())).collect();
         let begin = |(place, (wanted, excuse)): (usize, (&'a Wanted, &Rc<Excuse>))| {
             let excuse = Rc::clone(excuse);
-            let Restorer { reads, surroundings, budget, .. } = restorer;
-            let reading =
-                async move { (place, read(reads, surroundings, budget, number, wanted, &excuse).await) };
+            let Restorer { reads, runtime, budget, .. } = restorer;
+            let reading = async move { (place, read(reads, runtime, budget, number, wanted, &excuse).await) };
             Box::pin(reading) as Reading<'a>
         };
         let mut left: Vec<_> = wanted.zip(&excuses).enumerate().map(begin).collect();
@@ -326,9 +325,9 @@ impl WaitingTime {
     }
 
     /// Waits for the next file of `reads`, counting what is the bucket's own doing.
-    async fn wait<S: Surroundings>(
+    async fn wait<S: Runtime>(
         &mut self,
-        surroundings: &S,
+        runtime: &S,
         reads: &mut Ahead<'_>,
     ) -> Result<ReadResult, RestoreError> {
         // Begins the first reads, which may have to stand in line.
@@ -337,11 +336,11 @@ impl WaitingTime {
             Poll::Ready(())
         })
         .await;
-        let began = surroundings.now();
+        let began = runtime.now();
         let excuse = reads.excuse();
         let queued_before = excuse.queued(began);
         let counted = || {
-            let now = surroundings.now();
+            let now = runtime.now();
             let queued = excuse.queued(now).saturating_sub(queued_before);
             now.saturating_sub(began).saturating_sub(queued).saturating_sub(excuse.shared())
         };
@@ -350,7 +349,7 @@ impl WaitingTime {
             Duration::ZERO => Duration::ZERO,
             left => left.max(LOOK_AGAIN),
         };
-        let result = within_moving(surroundings, left, reads.next()).await;
+        let result = within_moving(runtime, left, reads.next()).await;
         self.waited += counted();
         result.ok_or(RestoreError::TooSlow(self.limit))
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use wasmkeep_bucket::{Bucket, Failure, Key, Outcome, Precondition, UnknownCause};
 use wasmkeep_protocol::replication::Upload;
 
-use crate::surroundings::{Surroundings, within};
+use wasmkeep_runtime::{Runtime, within};
 
 /// Pause before a request is sent again, and between attempts; it doubles.
 const RESEND_PAUSE: Duration = Duration::from_millis(250);
@@ -51,26 +51,26 @@ enum Ended {
 }
 
 /// Puts `body` under `key`.
-pub(crate) async fn upload<B: Bucket, S: Surroundings>(
+pub(crate) async fn upload<B: Bucket, S: Runtime>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     key: &Key,
     body: &Bytes,
     kind: Upload,
 ) -> Result<(), UploadError> {
-    let began = surroundings.now();
+    let began = runtime.now();
     let limit_of =
-        |attempt| kind.attempt_limit(body.len() as u64, attempt, surroundings.now().saturating_sub(began));
+        |attempt| kind.attempt_limit(body.len() as u64, attempt, runtime.now().saturating_sub(began));
     let (mut attempts, mut last) = (0, String::new());
     let mut pause = RESEND_PAUSE;
     while let Some(mut limit) = limit_of(attempts + 1) {
         if attempts > 0 {
-            surroundings.sleep(pause.min(limit)).await;
+            runtime.sleep(pause.min(limit)).await;
             pause = (pause * 2).min(RESEND_PAUSE_MAX);
             limit = limit_of(attempts + 1).unwrap_or_default();
         }
         attempts += 1;
-        match within(surroundings, limit, attempt(bucket, surroundings, key, body)).await {
+        match within(runtime, limit, attempt(bucket, runtime, key, body)).await {
             Some(Ok(())) => return Ok(()),
             Some(Err(Ended::Refused(reason))) => {
                 return Err(UploadError::Refused { key: key.to_string(), reason });
@@ -82,9 +82,9 @@ pub(crate) async fn upload<B: Bucket, S: Surroundings>(
     Err(UploadError::Unacknowledged { key: key.to_string(), attempts, reason: last })
 }
 
-async fn attempt<B: Bucket, S: Surroundings>(
+async fn attempt<B: Bucket, S: Runtime>(
     bucket: &B,
-    surroundings: &S,
+    runtime: &S,
     key: &Key,
     body: &Bytes,
 ) -> Result<(), Ended> {
@@ -100,7 +100,7 @@ async fn attempt<B: Bucket, S: Surroundings>(
             Outcome::Failed(Failure::Throttled(_) | Failure::Unavailable(_))
             | Outcome::Unknown(UnknownCause::Ambiguous { .. }) => {}
         }
-        surroundings.sleep(pause).await;
+        runtime.sleep(pause).await;
         pause = (pause * 2).min(RESEND_PAUSE_MAX);
     }
 }

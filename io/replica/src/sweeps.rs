@@ -17,11 +17,9 @@ use wasmkeep_protocol::{
     limits::ALARM_SWEEP_EVERY,
     view::{Standing, View},
 };
+use wasmkeep_runtime::Runtime;
 
-use crate::{
-    alarms::{forget, overdue, whose},
-    surroundings::Surroundings,
-};
+use crate::alarms::{forget, overdue, whose};
 
 /// What a node is to its sweeps.
 pub trait Looks {
@@ -49,38 +47,38 @@ pub trait Looks {
 #[derive(Debug)]
 pub struct Sweeps<B, S, L> {
     bucket: B,
-    surroundings: S,
+    runtime: S,
     looks: L,
     me: NodeId,
     tenant: Tenant,
     timing: Timing,
 }
 
-impl<B: Bucket, S: Surroundings, L: Looks> Sweeps<B, S, L> {
+impl<B: Bucket, S: Runtime, L: Looks> Sweeps<B, S, L> {
     /// Of the node `me`. `bucket` is the way of listings.
-    pub fn new(bucket: B, surroundings: S, looks: L, me: NodeId, tenant: Tenant, timing: Timing) -> Self {
-        Self { bucket, surroundings, looks, me, tenant, timing }
+    pub fn new(bucket: B, runtime: S, looks: L, me: NodeId, tenant: Tenant, timing: Timing) -> Self {
+        Self { bucket, runtime, looks, me, tenant, timing }
     }
 
     /// Sweeps for as long as it is polled, `first` from now for the first time: nodes that start together had better
     /// not list together.
     pub async fn run(&self, first: Duration) -> Infallible {
         let (mut sweep, mut rest, mut under_way) = (Sweep::default(), None, FuturesUnordered::new());
-        let mut list_at = self.surroundings.now() + first;
+        let mut list_at = self.runtime.now() + first;
         loop {
             let seen = self.looks.view();
             if seen.as_ref().is_some_and(|view| sweep.somebody_left(view)) {
-                (list_at, rest) = (self.surroundings.now(), None);
+                (list_at, rest) = (self.runtime.now(), None);
             }
-            if self.surroundings.now() >= list_at {
-                list_at = self.surroundings.now() + ALARM_SWEEP_EVERY;
+            if self.runtime.now() >= list_at {
+                list_at = self.runtime.now() + ALARM_SWEEP_EVERY;
                 if let Some(view) = &seen
                     && let Err(error) = self.list(view, &mut sweep, &mut rest).await
                 {
                     tracing::warn!("the alarms in the bucket could not be listed: {error}");
                 }
             }
-            while let Some(due) = sweep.next(self.surroundings.unix_ms()) {
+            while let Some(due) = sweep.next(self.runtime.unix_ms()) {
                 under_way.push(self.look(due));
             }
             let time = pin!(self.until(list_at, sweep.next_ms()));
@@ -100,17 +98,17 @@ impl<B: Bucket, S: Surroundings, L: Looks> Sweeps<B, S, L> {
 
     /// Ends at the next listing, or when the next actor is to be looked at.
     async fn until(&self, list_at: Duration, next_ms: Option<u64>) {
-        let list = list_at.saturating_sub(self.surroundings.now());
-        let now_ms = self.surroundings.unix_ms();
+        let list = list_at.saturating_sub(self.runtime.now());
+        let now_ms = self.runtime.unix_ms();
         let look = next_ms.map(|at_ms| Duration::from_millis(at_ms.saturating_sub(now_ms)));
-        self.surroundings.sleep(look.map_or(list, |look| look.min(list))).await;
+        self.runtime.sleep(look.map_or(list, |look| look.min(list))).await;
     }
 
     async fn list(&self, view: &View, sweep: &mut Sweep, rest: &mut Option<Key>) -> Result<(), ListError> {
-        let now_ms = self.surroundings.unix_ms();
+        let now_ms = self.runtime.unix_ms();
         let (from, until_ms) = (rest.take(), Sweep::horizon_ms(now_ms));
         let is_first = from.is_none();
-        let listed = overdue(&self.bucket, &self.surroundings, &self.tenant, from, until_ms).await?;
+        let listed = overdue(&self.bucket, &self.runtime, &self.tenant, from, until_ms).await?;
         *rest = listed.rest;
         let keeping = Keeping { me: &self.me, view, timing: &self.timing, now: self.moment(), now_ms };
         sweep.take(keeping, is_first, listed.entries, rest.is_none());
@@ -127,7 +125,7 @@ impl<B: Bucket, S: Surroundings, L: Looks> Sweeps<B, S, L> {
     }
 
     async fn looked(&self, listed: &Listed) -> bool {
-        let actor = match whose(&self.bucket, &self.surroundings, &self.tenant, listed).await {
+        let actor = match whose(&self.bucket, &self.runtime, &self.tenant, listed).await {
             Ok(Some(actor)) => actor,
             // Gone, or not ours.
             Ok(None) => return false,
@@ -160,11 +158,11 @@ impl<B: Bucket, S: Surroundings, L: Looks> Sweeps<B, S, L> {
         };
         if is_over {
             // One that could not be deleted is listed again.
-            let _ = forget(&self.bucket, &self.surroundings, &self.tenant, listed).await;
+            let _ = forget(&self.bucket, &self.runtime, &self.tenant, listed).await;
         }
     }
 
     fn moment(&self) -> Moment {
-        Moment::after_boot(self.surroundings.now())
+        Moment::after_boot(self.runtime.now())
     }
 }

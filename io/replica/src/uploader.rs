@@ -25,12 +25,13 @@ use wasmkeep_protocol::{
     object_keys,
     replication::{SnapshotSchedule, Upload},
 };
+use wasmkeep_runtime::Runtime;
 
 use crate::{
     alarms::{Index, Subject},
     commit::{Commit, Content, Ready, make},
+    hold::Hold,
     send::{UploadError, upload},
-    surroundings::{Hold, Surroundings},
 };
 
 /// Two ways to one bucket, of which one goes first (R-BKT-2).
@@ -99,7 +100,7 @@ struct State {
 #[derive(Debug)]
 pub struct Uploader<B, S, H> {
     ways: Ways<B>,
-    surroundings: S,
+    runtime: S,
     hold: H,
     folder: String,
     generation: u64,
@@ -109,11 +110,11 @@ pub struct Uploader<B, S, H> {
     uploads: Cell<u64>,
 }
 
-impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
+impl<B: Bucket, S: Runtime, H: Hold> Uploader<B, S, H> {
     /// For the hold of `posts` of an actor whose history stands at `landed` ([`Point::START`] when there is none).
     pub fn new(
         ways: Ways<B>,
-        surroundings: S,
+        runtime: S,
         hold: H,
         subject: Subject,
         posts: Posts,
@@ -133,7 +134,7 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
         let folder = object_keys::history_folder(&subject.tenant, &subject.actor);
         let generation = posts.generation();
         let index = Index::new(subject, posts);
-        Self { ways, surroundings, hold, folder, generation, index, state, uploads }
+        Self { ways, runtime, hold, folder, generation, index, state, uploads }
     }
 
     /// The state that the next commit leads on from.
@@ -235,7 +236,7 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
 
     /// Uploads what is pushed until the uploads end. One caller at a time.
     pub async fn run(&self) -> GivenUp {
-        let keeping = pin!(self.index.keep(&self.ways.spare, &self.surroundings, &self.hold));
+        let keeping = pin!(self.index.keep(&self.ways.spare, &self.runtime, &self.hold));
         match select(pin!(self.upload()), keeping).await {
             Either::Left((ended, _)) => ended,
             Either::Right((never, _)) => match never {},
@@ -275,9 +276,9 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
         let (to, outlook, is_whole) =
             (commit.to, commit.alarm, !matches!(commit.content, Content::Changes(_)));
         let from = self.state.borrow().landed;
-        let ready = make(&self.surroundings, self.generation, from, commit).await?;
+        let ready = make(&self.runtime, self.generation, from, commit).await?;
         // A state must not be there without the entry that has its alarm looked at (case A1).
-        self.index.before(self.way(), &self.surroundings, to.txid, outlook).await?;
+        self.index.before(self.way(), &self.runtime, to.txid, outlook).await?;
         self.send(self.way(), &ready, Upload::Write).await?;
         // Again: what landed after the lease ran out may be in nobody's history.
         if !self.hold.is_held() {
@@ -304,7 +305,7 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
     async fn send(&self, way: &B, ready: &Ready, kind: Upload) -> Result<(), UploadError> {
         let text = object_keys::history_file(&self.folder, &ready.file);
         let key: Key = text.parse().map_err(|error| UploadError::Impossible(format!("{text}: {error}")))?;
-        upload(way, &self.surroundings, &key, &ready.body, kind).await?;
+        upload(way, &self.runtime, &key, &ready.body, kind).await?;
         self.uploads.set(self.uploads.get() + 1);
         Ok(())
     }
@@ -314,7 +315,7 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
     pub fn snapshot_due(&self) -> bool {
         let state = self.state.borrow();
         let stands = state.ended.is_none() && !state.taken.is_empty();
-        stands && state.schedule.is_due(self.surroundings.now())
+        stands && state.schedule.is_due(self.runtime.now())
     }
 
     /// Uploads a periodic snapshot of the state everything so far has led to, all of which has
@@ -329,7 +330,7 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
             Ok(()) => return false,
             Err(error) => {
                 tracing::warn!(%error, "a snapshot was not acknowledged; the writes before it are safe");
-                state.schedule.failed(self.surroundings.now());
+                state.schedule.failed(self.runtime.now());
                 return false;
             }
         }
@@ -354,7 +355,7 @@ impl<B: Bucket, S: Surroundings, H: Hold> Uploader<B, S, H> {
     /// Clears up what is left to do behind the alarms, once [`Uploader::run`] has returned. Whether all of it was
     /// done; if not, a sweep comes across it.
     pub async fn clear_up(&self) -> bool {
-        self.index.tidy(&self.ways.spare, &self.surroundings).await.is_ok()
+        self.index.tidy(&self.ways.spare, &self.runtime).await.is_ok()
     }
 
     /// What the next hold on this node had better know of the alarms in the bucket.

@@ -15,12 +15,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wasmkeep-sdk", &[]),
     ("wasmkeep-bucket", &[]),
     ("wasmkeep-s3", &["wasmkeep-bucket"]),
-    ("wasmkeep-membership", &["wasmkeep-bucket", "wasmkeep-replica", "wasmkeep-protocol"]),
+    ("wasmkeep-runtime", &[]),
+    ("wasmkeep-membership", &["wasmkeep-bucket", "wasmkeep-runtime", "wasmkeep-protocol"]),
+    // The replica for its tests only.
     (
         "wasmkeep-core",
-        &["wasmkeep-bucket", "wasmkeep-s3", "wasmkeep-replica", "wasmkeep-ltx", "wasmkeep-protocol"],
+        &[
+            "wasmkeep-bucket",
+            "wasmkeep-s3",
+            "wasmkeep-runtime",
+            "wasmkeep-replica",
+            "wasmkeep-ltx",
+            "wasmkeep-protocol",
+        ],
     ),
-    ("wasmkeep-replica", &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-bucket"]),
+    ("wasmkeep-replica", &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-bucket", "wasmkeep-runtime"]),
     (
         "wasmkeep-node",
         &[
@@ -33,6 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wasmkeep-membership",
             "wasmkeep-replica",
             "wasmkeep-s3",
+            "wasmkeep-runtime",
         ],
     ),
     (
@@ -48,6 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wasmkeep-actor",
             "wasmkeep-bucket",
             "wasmkeep-replica",
+            "wasmkeep-runtime",
         ],
     ),
     (

@@ -127,8 +127,8 @@ impl Data {
         let desk = self.desk.clone();
         self.desk.executor().spawn(async move {
             let is_first = from.is_none();
-            let (way, surroundings) = (Way::new(&desk), Simulated(desk.clone()));
-            let listed = overdue(&way, &surroundings, &stage::tenant(), from, until_ms).await;
+            let (way, runtime) = (Way::new(&desk), Simulated(desk.clone()));
+            let listed = overdue(&way, &runtime, &stage::tenant(), from, until_ms).await;
             let overdue = listed.ok().map(|listed| (listed.entries, listed.rest));
             desk.say(Saying::Tell(Input::Overdue { is_first, overdue }));
         });

@@ -23,7 +23,7 @@ use super::{
     flaw::ReplicaFlaw,
     local,
     record::{Actor, Generation, Record, Way},
-    surroundings::Simulated,
+    runtime::Simulated,
     world::World,
 };
 

@@ -86,7 +86,7 @@ pub fn run_replica(request: &ReplicaRequest) -> io::Result<ReplicaOutcome> {
         flaw: request.flaw,
         dice: RefCell::new(dice.fork()),
         faults: Cell::new(true),
-        memory: MemoryBucket::with_clock(move || super::surroundings::calendar(clock.now())),
+        memory: MemoryBucket::with_clock(move || super::runtime::calendar(clock.now())),
         books: Books::default(),
         budget: wasmkeep_replica::ReadBudget::default(),
         scratch: scratch.path().to_owned(),

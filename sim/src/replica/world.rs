@@ -14,7 +14,7 @@ use super::{
     flaw::ReplicaFlaw,
     parameters::ReplicaParameters,
     record::{Line, Record},
-    surroundings::Simulated,
+    runtime::Simulated,
 };
 use crate::{dice::Dice, executor::Executor};
 

@@ -33,7 +33,7 @@ impl Node {
 
     fn standing_of(&self, node: &str) -> Standing {
         let view = self.member.watch.borrow().view();
-        view.standing(&node.parse().expect("a name"), now(&self.member.surroundings).moment)
+        view.standing(&node.parse().expect("a name"), now(&self.member.runtime).moment)
     }
 }
 

@@ -10,7 +10,8 @@ use wasmkeep_protocol::{
     limits::ALARM_SWEEP_KEYS_MAX,
     object_keys,
 };
-use wasmkeep_replica::{Commit, Content, GivenUp, Need, Surroundings, UploadError, overdue, whose};
+use wasmkeep_replica::{Commit, Content, GivenUp, Need, UploadError, overdue, whose};
+use wasmkeep_runtime::Runtime;
 
 use crate::{
     rig::{Model, Rig, TestUploader, driven, node, run, subject},

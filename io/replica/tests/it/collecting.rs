@@ -3,7 +3,8 @@
 use std::{cell::Cell, time::Duration};
 
 use wasmkeep_protocol::limits::HISTORY_RETENTION;
-use wasmkeep_replica::{CollectError, Need, Surroundings, collect};
+use wasmkeep_replica::{CollectError, Need, collect};
+use wasmkeep_runtime::Runtime;
 
 use crate::{
     rig::{FOLDER, Held, Model, Rig, driven, run},

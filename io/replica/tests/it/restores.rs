@@ -6,9 +6,8 @@ use bytes::Bytes;
 use futures::FutureExt;
 use wasmkeep_bucket::{Bucket, Precondition};
 use wasmkeep_protocol::{alarm::Outlook, history::Point};
-use wasmkeep_replica::{
-    Commit, Content, HistoryError, LocalError, Need, ReadFailure, RestoreError, Surroundings,
-};
+use wasmkeep_replica::{Commit, Content, HistoryError, LocalError, Need, ReadFailure, RestoreError};
+use wasmkeep_runtime::Runtime;
 
 use crate::{
     rig::{FOLDER, Model, Rig, run},

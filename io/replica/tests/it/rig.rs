@@ -1,4 +1,4 @@
-//! Surroundings whose clock jumps, and a made-up database whose commits are uploaded.
+//! A runtime whose clock jumps, and a made-up database whose commits are uploaded.
 
 use std::{cell::Cell, collections::BTreeMap, fs, future::Future, path::PathBuf, rc::Rc, time::Duration};
 
@@ -12,9 +12,9 @@ use wasmkeep_protocol::{
     replication::SnapshotSchedule,
 };
 use wasmkeep_replica::{
-    Commit, Content, Hold, ReadBudget, RestoreError, Restored, Restorer, Subject, Surroundings, Uploader,
-    Ways,
+    Commit, Content, Hold, ReadBudget, RestoreError, Restored, Restorer, Subject, Uploader, Ways,
 };
+use wasmkeep_runtime::Runtime;
 
 use crate::scripted::ScriptedBucket;
 
@@ -34,7 +34,7 @@ pub fn node() -> NodeId {
 /// Runs a future with a clock that jumps to the next timer.
 pub fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.unwrap().block_on(work)
+    tokio::task::LocalSet::new().block_on(&runtime.unwrap(), work)
 }
 
 /// Tokio's clock; heavy work is done at once.
@@ -47,7 +47,7 @@ impl Jumping {
     }
 }
 
-impl Surroundings for Jumping {
+impl Runtime for Jumping {
     fn now(&self) -> Duration {
         self.0.elapsed()
     }
@@ -56,8 +56,16 @@ impl Surroundings for Jumping {
         1_000_000 + self.now().as_millis() as u64
     }
 
+    fn random(&self) -> u128 {
+        7
+    }
+
     async fn sleep(&self, time: Duration) {
         sleep(time).await;
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        tokio::task::spawn_local(task);
     }
 
     async fn work<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {

@@ -9,7 +9,7 @@ use wasmkeep_protocol::{
     history::HistoryFile,
     limits::{MIB, RESTORE_BYTES_MAX, RESTORE_READS_MAX},
 };
-use wasmkeep_replica::Surroundings;
+use wasmkeep_runtime::Runtime;
 
 use crate::{
     rig::{Model, Rig, run},

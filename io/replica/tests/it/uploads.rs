@@ -4,7 +4,8 @@ use std::{cell::RefCell, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use wasmkeep_protocol::{alarm::Outlook, history::Point};
-use wasmkeep_replica::{Commit, Content, GivenUp, Need, Surroundings, UploadError, collect};
+use wasmkeep_replica::{Commit, Content, GivenUp, Need, UploadError, collect};
+use wasmkeep_runtime::Runtime;
 
 use crate::{
     rig::{FOLDER, Model, Rig, driven, run},

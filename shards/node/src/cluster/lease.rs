@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use wasmkeep_core::OnThread;
+use wasmkeep_core::BucketThreadRuntime;
 use wasmkeep_protocol::clock::Moment;
-use wasmkeep_replica::Surroundings;
+use wasmkeep_runtime::Runtime;
 
 use super::nanos;
 
@@ -28,7 +28,7 @@ impl LeaseCell {
         // The epoch first: whoever sees the new end sees the epoch it belongs to.
         self.epoch.store(epoch, Ordering::Release);
         self.until.store(nanos(until), Ordering::Release);
-        let now = nanos(OnThread.now());
+        let now = nanos(BucketThreadRuntime.now());
         self.landed.store(now, Ordering::Release);
         // Only one thread tells of renewals.
         if self.first_landed.load(Ordering::Acquire) == 0 {
@@ -53,7 +53,7 @@ impl LeaseCell {
     /// The epoch of the lease, if it is valid now (R-LEASE-2).
     pub(crate) fn epoch(&self) -> Option<u64> {
         let until = self.until.load(Ordering::Acquire);
-        let valid = OnThread.now() < Duration::from_nanos(until);
+        let valid = BucketThreadRuntime.now() < Duration::from_nanos(until);
         valid.then(|| self.epoch.load(Ordering::Acquire))
     }
 }
@@ -72,13 +72,13 @@ mod tests {
     fn a_lease_is_valid_until_its_end_and_not_after_it_lapsed() {
         let lease = LeaseCell::default();
         assert_eq!(lease.epoch(), None);
-        lease.renew(3, OnThread.now() + Duration::from_secs(60));
+        lease.renew(3, BucketThreadRuntime.now() + Duration::from_secs(60));
         assert_eq!(lease.epoch(), Some(3));
         let landed = lease.landed();
         assert!(landed.is_some() && landed == lease.first_landed());
         lease.lapse();
         assert_eq!(lease.epoch(), None);
-        lease.renew(4, OnThread.now().saturating_sub(Duration::from_nanos(1)));
+        lease.renew(4, BucketThreadRuntime.now().saturating_sub(Duration::from_nanos(1)));
         assert_eq!(lease.epoch(), None);
         assert!(lease.landed() > landed && lease.first_landed() == landed);
     }

@@ -20,7 +20,7 @@ use std::{
 
 use bytes::Bytes;
 use wasmkeep_bucket::BucketUrl;
-use wasmkeep_core::{BucketCore, CoreConfig, Gone, Lane, OnThread, ProveError, prove};
+use wasmkeep_core::{BucketCore, BucketThreadRuntime, CoreConfig, Gone, Lane, ProveError, prove};
 use wasmkeep_membership::cluster_secret;
 use wasmkeep_protocol::{
     ActorId, NodeId, Tenant,
@@ -35,7 +35,8 @@ use wasmkeep_protocol::{
     trust::Plaintext,
     view::View,
 };
-use wasmkeep_replica::{Commit, GivenUp, HistoryError, Need, RestoreError, Surroundings};
+use wasmkeep_replica::{Commit, GivenUp, HistoryError, Need, RestoreError};
+use wasmkeep_runtime::Runtime;
 
 use self::station::{Plan, Station};
 pub(crate) use self::{
@@ -222,7 +223,7 @@ impl Cluster {
             prove(&station.lease_way(), |why| tracing::warn!("{why}; trying again")).await.map(drop)
         }))??;
         let secret = block_on(cluster.core.run(Lane::Lease, async move |station| {
-            cluster_secret(&station.lease_way(), &OnThread, timing.timeout).await
+            cluster_secret(&station.lease_way(), &BucketThreadRuntime, timing.timeout).await
         }))?;
         cluster.secret = match secret {
             Ok(secret) => Some(Arc::new(secret)),
@@ -398,7 +399,7 @@ fn nanos(length: Duration) -> u64 {
 
 /// Now, as leases and trust are judged.
 pub(crate) fn moment() -> Moment {
-    Moment::after_boot(OnThread.now())
+    Moment::after_boot(BucketThreadRuntime.now())
 }
 
 /// Waits on a thread that has nothing else to do: the node's own, at its start and its end.

@@ -15,7 +15,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use wasmkeep_core::{Lane, Laned, OnThread};
+use wasmkeep_s3::AnyBucket;
+use wasmkeep_core::{BucketThreadRuntime, Lane, Laned};
 use wasmkeep_membership::{Holds, Member, Standing, Told};
 use wasmkeep_protocol::{
     ActorId, Tenant,
@@ -55,7 +56,7 @@ pub(super) struct Plan {
 
 /// An actor's uploads, and what its shard reads of them without asking.
 pub(super) struct Stream {
-    pub(super) uploader: Uploader<Way, OnThread, Held>,
+    pub(super) uploader: Uploader<Way, BucketThreadRuntime, Held>,
     flags: Arc<Flags>,
 }
 
@@ -70,7 +71,7 @@ pub(crate) struct Flags {
 
 /// Whether this hold of an actor stands.
 pub(super) struct Held {
-    holds: Rc<Holds<Way, OnThread, Place>>,
+    holds: Rc<Holds<Way, BucketThreadRuntime, Place>>,
     actor: ActorId,
     generation: u64,
 }
@@ -83,7 +84,7 @@ impl Hold for Held {
 
 /// The member, as the holds ask it.
 #[derive(Clone)]
-pub(super) struct Place(Rc<Member<Way, OnThread>>, Arc<arc_swap::ArcSwap<View>>);
+pub(super) struct Place(Rc<Member<Way, BucketThreadRuntime>>, Arc<arc_swap::ArcSwap<View>>);
 
 impl Standing for Place {
     fn view(&self) -> Arc<View> {
@@ -118,9 +119,9 @@ pub(crate) enum TakeError {
 pub(super) struct Station {
     pub(super) plan: Plan,
     pub(super) way: Way,
-    member: Rc<Member<Way, OnThread>>,
-    pub(super) holds: Rc<Holds<Way, OnThread, Place>>,
-    restorer: Restorer<Way, OnThread>,
+    member: Rc<Member<Way, BucketThreadRuntime>>,
+    pub(super) holds: Rc<Holds<Way, BucketThreadRuntime, Place>>,
+    restorer: Restorer<Way, BucketThreadRuntime>,
     streams: RefCell<HashMap<ActorId, Rc<Stream>>>,
     /// Histories of actors that are being opened.
     looked: RefCell<HashMap<ActorId, History>>,
@@ -137,13 +138,20 @@ impl Station {
     pub(super) fn new(way: Way, plan: Plan) -> Rc<Self> {
         let (timing, identity) = (plan.timing, plan.identity.clone());
         let lease_way = way.on(Lane::Lease);
-        let member =
-            Rc::new(Member::new(lease_way, OnThread, timing, identity.clone(), plan.presence.clone()));
+        let member = Rc::new(Member::new(
+            lease_way,
+            BucketThreadRuntime,
+            timing,
+            identity.clone(),
+            plan.presence.clone(),
+        ));
         let place = Place(Rc::clone(&member), Arc::clone(&plan.view));
         let durable = way.on(Lane::Durable);
-        let holds = Rc::new(Holds::new(durable, OnThread, place, timing, identity, plan.tenant.clone()));
+        let holds =
+            Rc::new(Holds::new(durable, BucketThreadRuntime, place, timing, identity, plan.tenant.clone()));
         let (reads, lists) = (way.on(Lane::Restore), way.on(Lane::Durable));
-        let restorer = Restorer::new(reads, lists, OnThread, ReadBudget::default(), plan.pages_max);
+        let restorer =
+            Restorer::new(reads, lists, BucketThreadRuntime, ReadBudget::default(), plan.pages_max);
         let entries = Entries::new(plan.identity.node.clone());
         let station = Rc::new(Self {
             plan,
@@ -271,7 +279,7 @@ impl Station {
         let held = Held { holds: Rc::clone(&self.holds), actor: actor.clone(), generation };
         let subject = Subject { tenant: self.plan.tenant.clone(), actor: actor.clone() };
         let posts = self.entries.opened(actor, generation, at, alarm_ms);
-        let uploader = Uploader::new(ways, OnThread, held, subject, posts, at, schedule);
+        let uploader = Uploader::new(ways, BucketThreadRuntime, held, subject, posts, at, schedule);
         let stream = Rc::new(Stream { uploader, flags: Arc::clone(&flags) });
         self.streams.borrow_mut().insert(actor.clone(), Rc::clone(&stream));
         let (tell, actor) = (Arc::clone(&self.plan.tell), actor.clone());
@@ -336,7 +344,7 @@ impl Station {
         let (way, folder, tell) =
             (self.way.on(Lane::Housekeeping), self.folder(actor), Arc::clone(&self.plan.tell));
         tokio::task::spawn_local(async move {
-            match collect(&way, &OnThread, &folder, generation, retention, &held).await {
+            match collect(&way, &BucketThreadRuntime, &folder, generation, retention, &held).await {
                 Ok(deleted) => tell(Word::Collected { deleted, failed: false }),
                 Err(error) => {
                     tracing::warn!(folder, %error, "collecting history ended early; the next snapshot tries again");
@@ -384,7 +392,8 @@ impl Station {
                 tokio::task::spawn_local(async move {
                     let held = Held { holds: Rc::clone(&station.holds), actor: actor.clone(), generation };
                     let (way, folder) = (station.way.on(Lane::Housekeeping), station.folder(&actor));
-                    let erased = collect(&way, &OnThread, &folder, generation, Duration::ZERO, &held).await;
+                    let erased =
+                        collect(&way, &BucketThreadRuntime, &folder, generation, Duration::ZERO, &held).await;
                     if let Err(error) = erased {
                         tracing::warn!(%error, "the history of a deleted actor could not be erased whole");
                     }

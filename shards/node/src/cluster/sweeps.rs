@@ -3,7 +3,7 @@
 
 use std::{future::poll_fn, rc::Rc, sync::Arc, task::Poll};
 
-use wasmkeep_core::{Lane, OnThread};
+use wasmkeep_core::{BucketThreadRuntime, Lane};
 use wasmkeep_protocol::{ActorId, alarm::Post, limits::ALARM_SWEEP_EVERY, view::View};
 use wasmkeep_replica::{Looks, Sweeps};
 
@@ -65,7 +65,7 @@ impl Station {
         let way = self.way.on(Lane::Housekeeping);
         let (node, tenant) = (self.plan.identity.node.clone(), self.plan.tenant.clone());
         let timing = self.plan.timing;
-        let sweeps = Sweeps::new(way, OnThread, Sweeping(self), node, tenant, timing);
+        let sweeps = Sweeps::new(way, BucketThreadRuntime, Sweeping(self), node, tenant, timing);
         sweeps.run(ALARM_SWEEP_EVERY.mul_f64(rand::random())).await;
     }
 }

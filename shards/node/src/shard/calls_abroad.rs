@@ -10,7 +10,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, request::Parts};
 use http_body_util::{BodyExt, Full};
-use wasmkeep_core::OnThread;
+use wasmkeep_core::BucketThreadRuntime;
 use wasmkeep_host::{CallError, CallOutcome, HttpEvent, RequestBody, ResponseBody, strip_headers};
 use wasmkeep_protocol::{
     ActorId, ActorName, NodeId,
@@ -20,7 +20,7 @@ use wasmkeep_protocol::{
     headers,
     limits::CALL_BODY_BYTES_MAX,
 };
-use wasmkeep_replica::Surroundings;
+use wasmkeep_runtime::Runtime;
 
 use super::{
     Shard, answer, calls,
@@ -184,7 +184,7 @@ impl Shard {
         // Whoever panicked under it left a set of nonces, which is whole at every step.
         let mut seen = abroad.cluster.seen.lock().unwrap_or_else(PoisonError::into_inner);
         secret
-            .accept(&self.node.node_id, &call, &claim.signature, OnThread.unix_ms(), &mut seen)
+            .accept(&self.node.node_id, &call, &claim.signature, BucketThreadRuntime.unix_ms(), &mut seen)
             .map_err(|refused| refused.to_string())?;
         Ok(CallChain::new(claim.chain))
     }
@@ -207,7 +207,7 @@ fn signed(
     let (mut parts, body) = request.into_parts();
     let inner = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
     let path = format!("/actor/{}/{}{inner}", callee.class, callee.name.file_stem());
-    let (timestamp_ms, nonce): (u64, Nonce) = (OnThread.unix_ms(), rand::random());
+    let (timestamp_ms, nonce): (u64, Nonce) = (BucketThreadRuntime.unix_ms(), rand::random());
     let call = Signed {
         node,
         method: parts.method.as_str(),

@@ -14,9 +14,10 @@ use std::{
 
 use futures::lock::Mutex;
 use wasmkeep_actor::{Refusal, alarm::Book};
-use wasmkeep_core::OnThread;
+use wasmkeep_core::BucketThreadRuntime;
 use wasmkeep_protocol::{ActorId, alarm::Outlook, durability::Durability, history::Point, ownership::Denial};
-use wasmkeep_replica::{Commit, Content, GivenUp, Need, Surroundings};
+use wasmkeep_replica::{Commit, Content, GivenUp, Need};
+use wasmkeep_runtime::Runtime;
 use wasmkeep_storage::{CommitSink, Config, Database, Error, OpenError};
 
 use super::gate::Gate;
@@ -340,7 +341,7 @@ impl Replica {
 }
 
 fn now_ms() -> i64 {
-    i64::try_from(OnThread.unix_ms()).unwrap_or(i64::MAX)
+    i64::try_from(BucketThreadRuntime.unix_ms()).unwrap_or(i64::MAX)
 }
 
 impl CommitSink for Replica {

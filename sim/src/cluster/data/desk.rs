@@ -13,7 +13,8 @@ use wasmkeep_protocol::{
     NodeId,
     clock::{Moment, Now},
 };
-use wasmkeep_replica::{Entries, Hold, Surroundings};
+use wasmkeep_replica::{Entries, Hold};
+use wasmkeep_runtime::Runtime;
 
 use super::{DataCall, DataReply};
 use crate::{
@@ -180,13 +181,21 @@ impl Desk {
 #[derive(Debug, Clone)]
 pub struct Simulated(pub(super) Rc<Desk>);
 
-impl Surroundings for Simulated {
+impl Runtime for Simulated {
     fn now(&self) -> Duration {
         self.0.clock().moment.since_boot()
     }
 
     fn unix_ms(&self) -> u64 {
         self.0.wall_ms()
+    }
+
+    fn random(&self) -> u128 {
+        u128::from(self.0.dice.borrow_mut().next())
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.0.executor.spawn(task);
     }
 
     async fn sleep(&self, time: Duration) {

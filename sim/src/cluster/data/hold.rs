@@ -376,9 +376,9 @@ impl Hold {
         let (desk, folder, held) = (self.desk.clone(), self.folder(), self.held());
         let (generation, retention) = (self.generation, Duration::from_millis(self.retention_ms));
         self.desk.executor().spawn(async move {
-            let surroundings = Simulated(desk.clone());
+            let runtime = Simulated(desk.clone());
             // One that ends early is made up for by the next.
-            drop(collect(&Way::new(&desk), &surroundings, &folder, generation, retention, &held).await);
+            drop(collect(&Way::new(&desk), &runtime, &folder, generation, retention, &held).await);
         });
     }
 

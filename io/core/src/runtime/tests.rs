@@ -7,9 +7,10 @@ use rustix::process::getpriority_process;
 use wasmkeep_bucket::{Bucket, MemoryBucket, Outcome, Precondition};
 use wasmkeep_ltx::{Changes, Checksum, PageChecksums, PageSize};
 use wasmkeep_protocol::history::{HistoryFile, Point};
-use wasmkeep_replica::{ReadBudget, Restorer, Surroundings};
+use wasmkeep_replica::{ReadBudget, Restorer};
+use wasmkeep_runtime::Runtime;
 
-use super::{HEAVY_WORK_NICENESS, OnThread};
+use super::{BucketThreadRuntime, HEAVY_WORK_NICENESS};
 use crate::{kit::key, lane::Lane, laned::Laned};
 
 fn on_a_thread<T>(work: impl Future<Output = T>) -> T {
@@ -39,9 +40,9 @@ fn snapshot(pages: u32) -> (Point, Bytes) {
 #[test]
 fn heavy_work_goes_behind_shards_on_a_core_and_may_panic() {
     let niceness = || getpriority_process(None).expect("it is told");
-    let (here, there) = on_a_thread(async move { (niceness(), OnThread.work(niceness).await) });
+    let (here, there) = on_a_thread(async move { (niceness(), BucketThreadRuntime.work(niceness).await) });
     assert_eq!(there, Some((here + HEAVY_WORK_NICENESS).min(19)));
-    assert_eq!(on_a_thread(OnThread.work(|| panic!("as expected"))), None::<()>);
+    assert_eq!(on_a_thread(BucketThreadRuntime.work(|| panic!("as expected"))), None::<()>);
 }
 
 // R-BKT-2
@@ -52,11 +53,11 @@ fn heartbeats_go_out_while_every_thread_for_heavy_work_is_busy() {
         let (release, held) = mpsc::channel::<()>();
         let (began, started) = mpsc::channel::<()>();
         // Stands for the checks of a snapshot of any size: it ends when the heartbeats have been written.
-        let heavy = tokio::task::spawn_local(OnThread.work(move || {
+        let heavy = tokio::task::spawn_local(BucketThreadRuntime.work(move || {
             began.send(()).expect("the test waits for it");
             held.recv().expect("released by the test");
         }));
-        OnThread.work(move || started.recv()).await.expect("it runs").expect("it began");
+        BucketThreadRuntime.work(move || started.recv()).await.expect("it runs").expect("it began");
         for number in 0..10 {
             let beat = Bytes::from(number.to_string());
             let outcome = bucket.on(Lane::Lease).put(&key("nodes/a"), beat, &Precondition::None).await;
@@ -82,7 +83,7 @@ fn heartbeats_go_out_while_a_restore_is_checked_and_written() {
         let restorer = Restorer::new(
             bucket.on(Lane::Restore),
             bucket.on(Lane::Housekeeping),
-            OnThread,
+            BucketThreadRuntime,
             ReadBudget::default(),
             PAGES,
         );

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use wasmkeep_replica::Surroundings;
+use wasmkeep_runtime::Runtime;
 
 use super::world::World;
 
@@ -25,13 +25,21 @@ impl World {
     }
 }
 
-impl Surroundings for Simulated {
+impl Runtime for Simulated {
     fn now(&self) -> Duration {
         self.0.executor.now()
     }
 
     fn unix_ms(&self) -> u64 {
         self.0.unix_ms()
+    }
+
+    fn random(&self) -> u128 {
+        u128::from(self.0.dice.borrow_mut().next())
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.0.executor.spawn(task);
     }
 
     async fn sleep(&self, time: Duration) {

@@ -4,6 +4,7 @@
 //! heartbeats included.
 
 use std::{
+    future::Future,
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -13,16 +14,16 @@ use rustix::{
     process::{getpriority_process, setpriority_process},
     time::{ClockId, clock_gettime},
 };
-use wasmkeep_replica::Surroundings;
+use wasmkeep_runtime::Runtime;
 
 /// What a thread for heavy work is nicer than the one that asks for it: it gets a ninth of a core that a shard wants, too.
 const HEAVY_WORK_NICENESS: i32 = 10;
 
 /// The bucket thread's own: this machine's clocks, and threads for heavy work.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct OnThread;
+pub struct BucketThreadRuntime;
 
-impl Surroundings for OnThread {
+impl Runtime for BucketThreadRuntime {
     /// `CLOCK_BOOTTIME`, which goes on while the machine sleeps (case L6).
     fn now(&self) -> Duration {
         let time = clock_gettime(ClockId::Boottime);
@@ -34,8 +35,17 @@ impl Surroundings for OnThread {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
     }
 
+    fn random(&self) -> u128 {
+        rand::random()
+    }
+
     async fn sleep(&self, time: Duration) {
         tokio::time::sleep(time).await;
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        // Whoever wants to know how it ended is told by the task itself.
+        drop(tokio::task::spawn_local(task));
     }
 
     /// On a thread of its own: such work computes for milliseconds at least. Where it meets a shard on a core, the shard
