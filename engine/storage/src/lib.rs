@@ -52,7 +52,7 @@ pub use cursor::Cursor;
 pub use database::{Config, Database, EventEnd};
 pub use error::{Error, OpenError, SqliteError, VersionError};
 pub use image::remove;
-pub use offload::{Inline, Offload};
+pub use offload::{Inline, Offload, offloaded};
 pub use pace::{Checks, Pace, Pacer, SLICE, WallClock};
 pub use run::STACK_BYTES;
 pub use settings::{check_sqlite_version, is_memory_counted, set_temp_folder};

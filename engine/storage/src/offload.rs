@@ -19,7 +19,7 @@ impl Offload for Inline {
 }
 
 /// Runs `work` off the shard and gives its result; `None` when it was dropped or panicked.
-pub(crate) async fn offloaded<T: Send + 'static>(
+pub async fn offloaded<T: Send + 'static>(
     offload: &dyn Offload,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {

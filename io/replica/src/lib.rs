@@ -20,6 +20,7 @@ mod read;
 mod reaper;
 mod restore;
 mod send;
+mod session;
 mod sweeps;
 mod turns;
 mod uploader;
@@ -35,5 +36,8 @@ pub use read::ReadFailure;
 pub use reaper::{CollectError, collect};
 pub use restore::{RestoreError, Restored, Restorer};
 pub use send::UploadError;
+pub use session::{
+    BucketSide, Flags, Guest, Session, SessionConfig, SessionError, Snapshot, TakeError, Taken,
+};
 pub use sweeps::{Looks, Sweeps};
 pub use uploader::{GivenUp, Need, Uploader, Ways};

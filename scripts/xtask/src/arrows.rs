@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wasmkeep-bucket", &[]),
     ("wasmkeep-s3", &["wasmkeep-bucket"]),
     ("wasmkeep-runtime", &[]),
-    ("wasmkeep-membership", &["wasmkeep-bucket", "wasmkeep-runtime", "wasmkeep-protocol"]),
+    ("wasmkeep-cluster", &["wasmkeep-bucket", "wasmkeep-replica", "wasmkeep-runtime", "wasmkeep-protocol"]),
     // The replica for its tests only.
     (
         "wasmkeep-core",
@@ -29,7 +29,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wasmkeep-protocol",
         ],
     ),
-    ("wasmkeep-replica", &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-bucket", "wasmkeep-runtime"]),
+    (
+        "wasmkeep-replica",
+        &["wasmkeep-protocol", "wasmkeep-ltx", "wasmkeep-storage", "wasmkeep-bucket", "wasmkeep-runtime"],
+    ),
     (
         "wasmkeep-node",
         &[
@@ -39,7 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wasmkeep-host",
             "wasmkeep-bucket",
             "wasmkeep-core",
-            "wasmkeep-membership",
+            "wasmkeep-cluster",
             "wasmkeep-replica",
             "wasmkeep-s3",
             "wasmkeep-runtime",
@@ -85,7 +88,8 @@ const MUST_NOT_REACH: &[(&str, &[&str])] = &[
     ("wasmkeep-actor", &["glommio", "tokio", "wasmtime", "hyper", "reqwest"]),
     ("wasmkeep-host", &["glommio", "reqwest"]),
     ("wasmkeep-bucket", &["glommio", "hyper", "reqwest", "object_store"]),
-    ("wasmkeep-replica", &["glommio", "wasmtime", "rusqlite", "hyper", "reqwest", "object_store"]),
+    ("wasmkeep-replica", &["glommio", "wasmtime", "hyper", "reqwest", "object_store"]),
+    ("wasmkeep-cluster", &["glommio", "wasmtime", "hyper", "reqwest", "object_store"]),
     ("wasmkeep-sim", &["glommio", "wasmtime", "hyper", "reqwest", "object_store"]),
 ];
 

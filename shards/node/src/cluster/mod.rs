@@ -1,32 +1,28 @@
 //! A node and its bucket: what the shards ask of the bucket core, and what it tells them.
 //!
 //! Owns the start (proof of the store, start check, first lease) and the end of a node's membership. The deciding
-//! code is `protocol`'s, what carries it out `membership`'s and `replica`'s; both live on the bucket core in a
-//! [`station::Station`]. Nothing here waits on a shard's own core.
+//! code is `protocol`'s, what carries it out `cluster`'s and `replica`'s; both live on the bucket core in a
+//! [`ClusterService`]. Nothing here waits on a shard's own core.
 
+mod bucket_side;
 mod lease;
-mod station;
-mod sweeps;
 mod trust;
 
 use std::{
     convert::Infallible,
     net::SocketAddr,
-    path::PathBuf,
     rc::Rc,
     sync::{Arc, Mutex, OnceLock, atomic::AtomicU64},
     time::Duration,
 };
 
-use bytes::Bytes;
 use wasmkeep_bucket::BucketUrl;
-use wasmkeep_core::{BucketCore, BucketThreadRuntime, CoreConfig, Gone, Lane, ProveError, prove};
-use wasmkeep_membership::cluster_secret;
+use wasmkeep_cluster::{ClusterEvent, ClusterService, LaneBuckets, ServiceConfig, cluster_secret};
+use wasmkeep_core::{BucketCore, BucketThreadRuntime, CoreConfig, Gone, Lane, Laned, ProveError, prove};
 use wasmkeep_protocol::{
     ActorId, NodeId, Tenant,
     call_signature::{Secret, SeenNonces},
     clock::Moment,
-    history::Point,
     lease::{Exit, Identity, Timing},
     limits::PAGE_BYTES,
     object_keys::CLUSTER_SECRET,
@@ -35,14 +31,11 @@ use wasmkeep_protocol::{
     trust::Plaintext,
     view::View,
 };
-use wasmkeep_replica::{Commit, GivenUp, HistoryError, Need, RestoreError};
+use wasmkeep_replica::HistoryError;
 use wasmkeep_runtime::Runtime;
+use wasmkeep_s3::AnyBucket;
 
-use self::station::{Plan, Station};
-pub(crate) use self::{
-    lease::LeaseCell,
-    station::{Flags, TakeError, Taken},
-};
+pub(crate) use self::lease::LeaseCell;
 use crate::tls::{self, IdentityError};
 
 /// How a node takes part in a cluster.
@@ -95,27 +88,16 @@ pub enum ClusterError {
     Gone(#[from] Gone),
 }
 
-/// What the bucket core tells the node.
-#[derive(Debug)]
-pub(crate) enum Word {
-    /// The lease is valid, or was renewed.
-    Valid,
-    /// It ran out: every actor is lost.
-    Lapsed,
-    /// A clean stop: the time for events in flight is over.
-    EndEvents,
-    /// This actor's uploads failed for good (R-REPL-4).
-    GivenUp(ActorId, String),
-    /// The bucket has an alarm of this actor that is overdue: whether the actor was asked about it.
-    Look(ActorId, flume::Sender<bool>),
-    /// A pass over an actor's history has ended.
-    Collected { deleted: u64, failed: bool },
-}
+/// The bucket by one lane.
+type LaneBucket = Laned<AnyBucket>;
+
+/// What lives on the bucket core.
+type Service = ClusterService<LaneBucket, BucketThreadRuntime>;
 
 /// A node's side of its cluster, for any thread. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Cluster {
-    core: BucketCore<Rc<Station>>,
+    core: BucketCore<Rc<Service>>,
     pub(crate) lease: Arc<LeaseCell>,
     pub(crate) view: Arc<arc_swap::ArcSwap<View>>,
     pub(crate) config: Arc<ClusterConfig>,
@@ -146,7 +128,7 @@ impl Ending {
 }
 
 /// What a node is, to its cluster.
-pub(crate) struct Me {
+pub(crate) struct LocalNode {
     pub(crate) node: NodeId,
     pub(crate) tenant: Tenant,
     pub(crate) listening: SocketAddr,
@@ -160,9 +142,9 @@ impl Cluster {
     /// # Errors
     /// [`ClusterError`]; the node must not serve.
     pub(crate) fn join(
-        me: Me,
+        me: LocalNode,
         config: ClusterConfig,
-        tell: impl Fn(Word) + Send + Sync + 'static,
+        notify: impl Fn(ClusterEvent) + Send + 'static,
     ) -> Result<Self, ClusterError> {
         let timing = Timing::default();
         let process = Process::from_bits(rand::random());
@@ -174,7 +156,7 @@ impl Cluster {
         let certificate =
             listener.map(|_| tls::Identity::new(Arc::clone(&view)).map(Arc::new)).transpose()?;
         let (valid, first_lease) = flume::bounded(1);
-        let plan = Plan {
+        let service_config = ServiceConfig {
             identity: Identity { node: me.node, process },
             presence: Presence {
                 advertise,
@@ -187,23 +169,31 @@ impl Cluster {
             timing,
             retention: config.retention,
             pages_max: u32::try_from(me.storage_bytes_max / u64::from(PAGE_BYTES)).unwrap_or(u32::MAX),
-            lease: Arc::clone(&lease),
-            view: Arc::clone(&view),
-            tell: Arc::new(move |word| {
-                if matches!(word, Word::Valid) {
+        };
+        let heard = {
+            let (lease, view) = (Arc::clone(&lease), Arc::clone(&view));
+            move |event| match event {
+                ClusterEvent::Valid(renewed) => {
+                    lease.renew(renewed.epoch(), renewed.until().since_boot());
                     // Only the first is waited for.
                     let _ = valid.try_send(());
-                } else {
-                    tell(word);
                 }
-            }),
+                ClusterEvent::View(seen) => view.store(seen),
+                ClusterEvent::Lapsed => {
+                    lease.lapse();
+                    notify(ClusterEvent::Lapsed);
+                }
+                event => notify(event),
+            }
         };
         let core_config = CoreConfig {
             url: config.bucket.clone(),
             environment: config.environment.clone(),
             cpu: config.cpu,
         };
-        let core = BucketCore::start(core_config, move |way| Station::new(way, plan))?;
+        let core = BucketCore::start(core_config, move |bucket| {
+            ClusterService::new(lane_buckets(&bucket), BucketThreadRuntime, service_config, heard)
+        })?;
         let (ended, open) = flume::bounded(0);
         let exit = Ending { how: Arc::default(), open };
         let how = Arc::clone(&exit.how);
@@ -218,12 +208,12 @@ impl Cluster {
             seen: Arc::default(),
             exit,
         };
-        block_on(cluster.core.run(Lane::Lease, async |station| {
+        block_on(cluster.core.run(Lane::Lease, async |service| {
             tracing::info!("proving that the bucket keeps its conditions");
-            prove(&station.lease_way(), |why| tracing::warn!("{why}; trying again")).await.map(drop)
+            prove(&service.buckets().lease, |why| tracing::warn!("{why}; trying again")).await.map(drop)
         }))??;
-        let secret = block_on(cluster.core.run(Lane::Lease, async move |station| {
-            cluster_secret(&station.lease_way(), &BucketThreadRuntime, timing.timeout).await
+        let secret = block_on(cluster.core.run(Lane::Lease, async move |service| {
+            cluster_secret(&service.buckets().lease, &BucketThreadRuntime, timing.timeout).await
         }))?;
         cluster.secret = match secret {
             Ok(secret) => Some(Arc::new(secret)),
@@ -235,11 +225,14 @@ impl Cluster {
             }
         };
         tracing::info!("checking that no other process runs with this node id");
-        block_on(cluster.core.post(Lane::Lease, move |station| {
-            let station = Rc::clone(station);
+        let ending_lease = Arc::clone(&cluster.lease);
+        block_on(cluster.core.post(Lane::Lease, move |service| {
+            let (service, lease) = (Rc::clone(service), Arc::clone(&ending_lease));
             tokio::task::spawn_local(async move {
+                let exit = service.live().await;
+                lease.lapse();
                 // Nobody else sets it.
-                let _ = how.set(station.live().await);
+                let _ = how.set(exit);
                 drop(ended);
             });
         }))?;
@@ -262,7 +255,7 @@ impl Cluster {
     pub(crate) async fn claim(&self, actor: &ActorId, fresh: bool) -> Result<u64, Denial> {
         let actor = actor.clone();
         let claimed =
-            self.core.run(Lane::Durable, async move |station| station.claim(&actor, fresh).await).await;
+            self.core.run(Lane::Durable, async move |service| service.claim(&actor, fresh).await).await;
         claimed.unwrap_or(Err(Denial::NotTaking))
     }
 
@@ -270,126 +263,41 @@ impl Cluster {
     pub(crate) async fn is_elsewhere(&self, actor: &ActorId) -> bool {
         let actor = actor.clone();
         let looked =
-            self.core.run(Lane::Housekeeping, async move |station| station.is_elsewhere(&actor).await);
+            self.core.run(Lane::Housekeeping, async move |service| service.is_elsewhere(&actor).await);
         looked.await.unwrap_or(false)
-    }
-
-    /// Takes the actor and looks at its history.
-    pub(crate) async fn take(&self, actor: &ActorId) -> Result<Taken, TakeError> {
-        let actor = actor.clone();
-        let taken = self.core.run(Lane::Durable, async move |station| station.take(&actor).await).await;
-        taken.unwrap_or(Err(TakeError::Denied(Denial::NotTaking)))
     }
 
     /// Whether the bucket has data of the actor.
     pub(crate) async fn exists(&self, actor: &ActorId) -> Result<bool, HistoryError> {
         let actor = actor.clone();
-        let looked = self.core.run(Lane::Durable, async move |station| station.exists(&actor).await).await;
+        let looked = self.core.run(Lane::Durable, async move |service| service.exists(&actor).await).await;
         looked.unwrap_or(Err(HistoryError::Silent))
-    }
-
-    /// Puts the actor's latest state at `path`; the state, and the uploads since its last snapshot.
-    pub(crate) async fn rebuild(&self, actor: &ActorId, path: PathBuf) -> Result<(Point, u64), RestoreError> {
-        let actor = actor.clone();
-        let rebuilt =
-            self.core.run(Lane::Restore, async move |station| station.rebuild(&actor, path).await).await;
-        rebuilt.unwrap_or(Err(RestoreError::GivenUp))
-    }
-
-    /// Begins the uploads of an actor that is open at `at` with an alarm at `alarm_ms`.
-    pub(crate) async fn begin(
-        &self,
-        actor: &ActorId,
-        generation: u64,
-        at: Point,
-        uploads: u64,
-        alarm_ms: Option<u64>,
-    ) -> Result<Arc<Flags>, GivenUp> {
-        let actor = actor.clone();
-        let begun = self.core.run(Lane::Durable, async move |station| {
-            station.begin(&actor, generation, at, uploads, alarm_ms)
-        });
-        begun.await.map_err(|Gone| GivenUp::Closed)
-    }
-
-    /// What transaction `txid`, sent before, says of the alarm.
-    pub(crate) async fn settled(&self, actor: &ActorId, txid: u64, alarm_ms: Option<u64>) {
-        let actor = actor.clone();
-        // A core that is gone has no more use for it.
-        let _ = self.core.post(Lane::Durable, move |station| station.settled(&actor, txid, alarm_ms)).await;
-    }
-
-    /// Sends a commit on its way, behind those of this actor sent before; `need` is what for.
-    pub(crate) async fn push(&self, actor: &ActorId, commit: Commit, need: Need) -> Result<(), GivenUp> {
-        let (actor, txid) = (actor.clone(), commit.to.txid);
-        let pushed = self.core.post(Lane::Durable, move |station| {
-            let station = Rc::clone(station);
-            if station.push(&actor, commit).is_ok() {
-                // Told by the flags; the wait only keeps them up to date.
-                tokio::task::spawn_local(async move { station.landed(&actor, txid, need).await });
-            }
-        });
-        pushed.await.map_err(|Gone| GivenUp::Closed)
-    }
-
-    /// Waits until the transaction is in the bucket, `commit` before it; the last one that is.
-    pub(crate) async fn landed(
-        &self,
-        actor: &ActorId,
-        commit: Option<Commit>,
-        txid: u64,
-        need: Need,
-    ) -> Result<u64, GivenUp> {
-        let actor = actor.clone();
-        let landed = self.core.run(Lane::Durable, move |station| {
-            let station = Rc::clone(&station);
-            // Here and not in the future: jobs of a lane begin in order.
-            let pushed = commit.map_or(Ok(()), |commit| station.push(&actor, commit));
-            async move {
-                pushed?;
-                station.landed(&actor, txid, need).await
-            }
-        });
-        landed.await.unwrap_or(Err(GivenUp::Closed))
-    }
-
-    /// Uploads a periodic snapshot; whether it landed.
-    pub(crate) async fn snapshot(&self, actor: &ActorId, at: Point, body: Bytes) -> Result<bool, GivenUp> {
-        let actor = actor.clone();
-        let sent =
-            self.core.run(Lane::Upload, async move |station| station.snapshot(&actor, at, body).await).await;
-        sent.unwrap_or(Err(GivenUp::Closed))
-    }
-
-    /// Ends the uploads of an actor that was closed, and gives it up.
-    pub(crate) async fn finish(&self, actor: &ActorId) {
-        let actor = actor.clone();
-        // A core that is gone holds nothing.
-        let _ = self.core.post(Lane::Durable, move |station| station.finish(&actor)).await;
-    }
-
-    /// Records that the actor was deleted, and gives it up.
-    pub(crate) async fn delete(&self, actor: &ActorId, to: Point) -> Result<(), GivenUp> {
-        let actor = actor.clone();
-        let deleted =
-            self.core.run(Lane::Durable, async move |station| station.delete(&actor, to).await).await;
-        deleted.unwrap_or(Err(GivenUp::Closed))
     }
 
     /// A clean stop begins: nothing more is taken.
     pub(crate) fn stop(&self) {
         // A core that is gone takes nothing.
-        let _ = block_on(self.core.post(Lane::Lease, |station| station.stop()));
+        let _ = block_on(self.core.post(Lane::Lease, |service| service.stop()));
     }
 
     /// Every actor is closed: gives up what is held, then the lease; how it ended.
     pub(crate) fn leave(&self) -> Option<Exit> {
-        let closing = self.core.post(Lane::Lease, |station| {
-            let station = Rc::clone(station);
-            tokio::task::spawn_local(async move { station.closed().await });
+        let closing = self.core.post(Lane::Lease, |service| {
+            let service = Rc::clone(service);
+            tokio::task::spawn_local(async move { service.closed().await });
         });
         block_on(closing).ok()?;
         self.exit.wait()
+    }
+}
+
+fn lane_buckets(bucket: &LaneBucket) -> LaneBuckets<LaneBucket> {
+    LaneBuckets {
+        lease: bucket.on(Lane::Lease),
+        durable: bucket.on(Lane::Durable),
+        upload: bucket.on(Lane::Upload),
+        restore: bucket.on(Lane::Restore),
+        housekeeping: bucket.on(Lane::Housekeeping),
     }
 }
 

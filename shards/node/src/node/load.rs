@@ -11,6 +11,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use wasmkeep_cluster::ClusterEvent;
 use wasmkeep_host::{Identity, LoadError, Runtime, Timers};
 use wasmkeep_protocol::placement::shard_of;
 use wasmkeep_storage::Pacer;
@@ -21,7 +22,7 @@ use super::{
     seat::Control,
 };
 use crate::{
-    cluster::{Cluster, ClusterConfig, Me, Word},
+    cluster::{Cluster, ClusterConfig, LocalNode},
     config::{ComponentConfig, Config},
     egress::Egress,
     metrics::{ClusterMetrics, Metrics},
@@ -71,7 +72,7 @@ pub(super) fn load(
     };
     let metrics = Metrics::new(offload.clone());
     // Last: nothing of the cluster is touched by a node that could not serve.
-    let me = Me {
+    let me = LocalNode {
         node: config.node_id.clone(),
         tenant: config.tenant.clone(),
         listening,
@@ -112,35 +113,36 @@ pub(super) fn load(
 
 /// Joins the cluster; what its bucket core says reaches the shards by their controls.
 fn join(
-    me: Me,
+    me: LocalNode,
     joined: ClusterConfig,
     metrics: ClusterMetrics,
     controls: &[flume::Sender<Control>],
 ) -> Result<Cluster, NodeError> {
     let controls = controls.to_vec();
-    let tell = move |word: Word| {
+    let notify = move |event: ClusterEvent| {
         let each = |control: fn() -> Control| {
             for shard in &controls {
                 // A shard that is gone has no actors.
                 let _ = shard.send(control());
             }
         };
-        match word {
-            Word::Valid => {}
-            Word::Collected { deleted, failed } => {
+        match event {
+            // The node's own side keeps them.
+            ClusterEvent::Valid(_) | ClusterEvent::View(_) => {}
+            ClusterEvent::Collected { deleted, failed } => {
                 metrics.collected.inc_by(deleted);
                 metrics.collect_failures.inc_by(u64::from(failed));
             }
-            Word::Lapsed => {
+            ClusterEvent::Lapsed => {
                 each(|| Control::Lost(None, "this node cannot reach the cluster's bucket".into()))
             }
-            Word::EndEvents => each(|| Control::EndEvents),
-            Word::Look(actor, answer) => {
+            ClusterEvent::EndEvents => each(|| Control::EndEvents),
+            ClusterEvent::Look(actor, answer) => {
                 let shard = shard_of(actor.hash(), controls.len());
                 // A shard that is gone drops the answer, which says no.
                 let _ = controls[shard].send(Control::Look(actor, answer));
             }
-            Word::GivenUp(actor, why) => {
+            ClusterEvent::GivenUp(actor, why) => {
                 tracing::error!(class = %actor.class, name = %actor.name, "giving the actor up: {why}");
                 let shard = shard_of(actor.hash(), controls.len());
                 let lost =
@@ -149,7 +151,7 @@ fn join(
             }
         }
     };
-    Ok(Cluster::join(me, joined, tell)?)
+    Ok(Cluster::join(me, joined, notify)?)
 }
 
 pub(super) fn load_one(

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
+use futures::{channel::oneshot, future::join_all};
 use glommio::task::JoinHandle;
 use wasmkeep_protocol::{ActorClass, ActorId};
 
@@ -46,7 +46,7 @@ pub(super) enum Control {
     /// The node lost this actor, or all of them.
     Lost(Option<ActorId>, String),
     /// The actor's alarm is to be looked at; whether it was.
-    Look(ActorId, flume::Sender<bool>),
+    Look(ActorId, oneshot::Sender<bool>),
     /// A stop's time for events in flight is over.
     EndEvents,
 }

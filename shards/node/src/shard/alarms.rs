@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use futures::channel::oneshot;
 use wasmkeep_actor::{World, alarm::Target};
 use wasmkeep_protocol::ActorId;
 
@@ -10,7 +11,7 @@ use crate::alarm::Found;
 
 impl Shard {
     /// Has an actor of this shard asked whether its alarm is due, because the bucket says that it is overdue.
-    pub(crate) fn look(&self, id: ActorId, looked: flume::Sender<bool>) {
+    pub(crate) fn look(&self, id: ActorId, looked: oneshot::Sender<bool>) {
         if self.world.alarm_target(&id) != Target::Ready {
             return;
         }
@@ -21,7 +22,7 @@ impl Shard {
             let asked = answer.await;
             metrics.looked(asked);
             // A bucket core that is gone needs no answer.
-            let _ = looked.try_send(asked);
+            let _ = looked.send(asked);
         })
         .detach();
     }

@@ -34,11 +34,12 @@ use futures::{
 use wasmkeep_actor::Failure;
 use wasmkeep_host::{HeldAnswer, Intercepted};
 use wasmkeep_protocol::limits::{GATE_HELD_BYTES_MAX, GATE_HELD_MAX};
+use wasmkeep_replica::Guest;
 use wasmkeep_storage::Database;
 
 pub(super) use self::guards::{GatedCalls, GatedOutbound, GatedSockets};
 use self::{guards::HeldSocket, queue::Queue};
-use super::replica::{Guest, Replica};
+use super::replica::Replica;
 
 /// Something an actor said.
 enum Held {

@@ -31,7 +31,7 @@ use wasmkeep_runtime::Runtime;
 use crate::store::{key, nonce, now, read, write};
 
 /// What the node knows of its cluster, asked whenever an actor is taken or given up.
-pub trait Standing {
+pub trait LeaseView {
     /// The cluster as it was last listed.
     fn view(&self) -> Arc<View>;
 
@@ -41,10 +41,10 @@ pub trait Standing {
 
 /// The holds of one process.
 #[derive(Debug)]
-pub struct Holds<B, S, M> {
+pub struct OwnershipManager<B, S, M> {
     bucket: B,
     runtime: S,
-    standing: M,
+    lease_view: M,
     timing: Timing,
     identity: Identity,
     tenant: Tenant,
@@ -89,12 +89,12 @@ enum Event {
     Time,
 }
 
-impl<B: Bucket, S: Runtime, M: Standing> Holds<B, S, M> {
+impl<B: Bucket, S: Runtime, M: LeaseView> OwnershipManager<B, S, M> {
     /// No actor is held. `bucket` is the way of durable commits.
     pub fn new(
         bucket: B,
         runtime: S,
-        standing: M,
+        lease_view: M,
         timing: Timing,
         identity: Identity,
         tenant: Tenant,
@@ -102,7 +102,7 @@ impl<B: Bucket, S: Runtime, M: Standing> Holds<B, S, M> {
         Self {
             bucket,
             runtime,
-            standing,
+            lease_view,
             timing,
             identity,
             tenant,
@@ -178,7 +178,7 @@ impl<B: Bucket, S: Runtime, M: Standing> Holds<B, S, M> {
 
     /// The generation of the hold, while it stands: its lease is valid and the actor was not given up.
     pub fn generation(&self, actor: &ActorId) -> Option<u64> {
-        let lease = self.standing.lease()?;
+        let lease = self.lease_view.lease()?;
         self.claims.borrow().get(actor)?.claim.held(&lease)
     }
 
@@ -189,18 +189,23 @@ impl<B: Bucket, S: Runtime, M: Standing> Holds<B, S, M> {
 
     /// Gives every actor up.
     pub fn release_all(&self) {
-        let actors: Vec<ActorId> = self.claims.borrow().keys().cloned().collect();
-        for actor in actors {
+        for actor in self.claimed() {
             self.release(&actor);
         }
     }
 
     /// The node's lease ran out: nothing is held any more.
     pub fn lapsed(&self) {
-        let actors: Vec<ActorId> = self.claims.borrow().keys().cloned().collect();
-        for actor in actors {
+        for actor in self.claimed() {
             self.say(actor, Input::Lapsed);
         }
+    }
+
+    /// In an order that does not depend on chance.
+    fn claimed(&self) -> Vec<ActorId> {
+        let mut actors: Vec<ActorId> = self.claims.borrow().keys().cloned().collect();
+        actors.sort_unstable();
+        actors
     }
 
     /// Takes no more actors.
@@ -249,7 +254,7 @@ impl<B: Bucket, S: Runtime, M: Standing> Holds<B, S, M> {
     }
 
     fn step<'a>(&'a self, actor: &ActorId, input: Input, requests: &mut Requests<'a>) {
-        let context_view = self.standing.view();
+        let context_view = self.lease_view.view();
         let mut claims = self.claims.borrow_mut();
         let entry = claims.entry(actor.clone()).or_default();
         if input == Input::Lapsed {
@@ -259,7 +264,7 @@ impl<B: Bucket, S: Runtime, M: Standing> Holds<B, S, M> {
             now: now(&self.runtime).moment,
             identity: &self.identity,
             view: &context_view,
-            lease: self.standing.lease(),
+            lease: self.lease_view.lease(),
             taking: self.taking.get(),
             nonce: nonce(&self.runtime),
         };

@@ -19,7 +19,7 @@ struct Set {
     peers: Rc<RefCell<BTreeMap<wasmkeep_protocol::NodeId, Peer>>>,
 }
 
-impl Standing for Set {
+impl LeaseView for Set {
     fn view(&self) -> Arc<View> {
         Arc::new(View::new(&Timing::default(), self.peers.borrow().clone()))
     }
@@ -69,7 +69,7 @@ fn lease(epoch: u64) -> ValidLease {
 }
 
 struct Node {
-    holds: Rc<Holds<Cable, Clock, Set>>,
+    holds: Rc<OwnershipManager<Cable, Clock, Set>>,
     set: Set,
     bucket: Cable,
 }
@@ -78,7 +78,7 @@ fn node(clock: &Clock, bucket: &Cable, name: &str, process: u128) -> Node {
     let set = Set::default();
     set.lease.set(Some(lease(1)));
     let tenant = "acme".parse().expect("a tenant");
-    let holds = Holds::new(
+    let holds = OwnershipManager::new(
         bucket.clone(),
         clock.clone(),
         set.clone(),

@@ -1,0 +1,513 @@
+//! What runs beside the bucket for one node: its membership, its ownership of actors, and one stream of uploads for each
+//! actor it holds.
+//!
+//! Runs on one thread; whoever is on another reaches it by jobs. Owns which stream belongs to which hold. Decides
+//! nothing about leases and records, and runs no event.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    fmt,
+    path::PathBuf,
+    pin::pin,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+    task::Waker,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{
+    channel::oneshot,
+    future::{Either, join, select},
+};
+use wasmkeep_bucket::Bucket;
+use wasmkeep_protocol::{
+    ActorId, Tenant,
+    alarm::{Outlook, Post},
+    history::Point,
+    lease::{Exit, Identity, Timing, ValidLease},
+    object_keys,
+    ownership::Denial,
+    records::Presence,
+    replication::SnapshotSchedule,
+    view::View,
+};
+use wasmkeep_replica::{
+    Commit, Content, Entries, Flags, GivenUp, History, HistoryError, Hold, Need, ReadBudget, RestoreError,
+    Restorer, Subject, TakeError, Taken, Uploader, Ways, collect,
+};
+use wasmkeep_runtime::Runtime;
+
+use crate::{
+    member::{Member, Told},
+    ownership::{LeaseView, OwnershipManager},
+};
+
+/// The bucket for each purpose. All of them are ways to the same objects; which requests go first is up to them.
+#[derive(Debug, Clone)]
+pub struct LaneBuckets<B> {
+    /// Heartbeats: nothing else delays them (R-BKT-2).
+    pub lease: B,
+    /// Owner records, and commits that an actor waits for.
+    pub durable: B,
+    /// Everything else that is uploaded.
+    pub upload: B,
+    /// Reads of restores.
+    pub restore: B,
+    /// Listings and the collection of history.
+    pub housekeeping: B,
+}
+
+/// What a service is made of.
+#[derive(Debug, Clone)]
+pub struct ServiceConfig {
+    /// The process.
+    pub identity: Identity,
+    /// What its heartbeat says about it.
+    pub presence: Presence,
+    /// Whose actors.
+    pub tenant: Tenant,
+    /// The lease's.
+    pub timing: Timing,
+    /// Time history stays in the bucket before it may be collected (R-HIST-1).
+    pub retention: Duration,
+    /// Pages of the largest database.
+    pub pages_max: u32,
+}
+
+/// What the service tells the node around it.
+#[derive(Debug)]
+pub enum ClusterEvent {
+    /// The lease is valid, or was renewed.
+    Valid(ValidLease),
+    /// It ran out: every actor is lost.
+    Lapsed,
+    /// A clean stop: the time for events in flight is over.
+    EndEvents,
+    /// The cluster as it is seen now.
+    View(Arc<View>),
+    /// This actor's uploads failed for good (R-REPL-4).
+    GivenUp(ActorId, String),
+    /// The bucket has an alarm of this actor that is overdue: whether the actor was asked about it.
+    Look(ActorId, oneshot::Sender<bool>),
+    /// A pass over an actor's history has ended.
+    Collected {
+        /// Objects deleted.
+        deleted: u64,
+        /// It ended early.
+        failed: bool,
+    },
+}
+
+/// An actor's uploads, and what its shard reads of them without asking.
+struct Stream<B: Bucket, R: Runtime> {
+    uploader: Uploader<B, R, Held<B, R>>,
+    flags: Arc<Flags>,
+}
+
+/// Whether this hold of an actor stands.
+struct Held<B, R> {
+    ownership: Rc<Ownership<B, R>>,
+    actor: ActorId,
+    generation: u64,
+}
+
+type Ownership<B, R> = OwnershipManager<B, R, MemberView<B, R>>;
+
+impl<B: Bucket, R: Runtime> Hold for Held<B, R> {
+    fn is_held(&self) -> bool {
+        self.ownership.generation(&self.actor) == Some(self.generation)
+    }
+}
+
+/// The member, as the ownership manager asks it.
+struct MemberView<B, R> {
+    member: Rc<Member<B, R>>,
+    view: Rc<RefCell<Arc<View>>>,
+}
+
+impl<B: Bucket, R: Runtime> LeaseView for MemberView<B, R> {
+    fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.borrow())
+    }
+
+    fn lease(&self) -> Option<ValidLease> {
+        self.member.lease()
+    }
+}
+
+/// See the module.
+pub struct ClusterService<B: Bucket, R: Runtime> {
+    pub(crate) config: ServiceConfig,
+    pub(crate) buckets: LaneBuckets<B>,
+    pub(crate) runtime: R,
+    notify: Rc<dyn Fn(ClusterEvent)>,
+    member: Rc<Member<B, R>>,
+    view: Rc<RefCell<Arc<View>>>,
+    ownership: Rc<Ownership<B, R>>,
+    restorer: Restorer<B, R>,
+    streams: RefCell<HashMap<ActorId, Rc<Stream<B, R>>>>,
+    /// Histories of actors that are being opened.
+    looked: RefCell<HashMap<ActorId, History>>,
+    /// Waits of failed snapshots of actors that sleep (R-REPL-3).
+    schedules: RefCell<HashMap<ActorId, SnapshotSchedule>>,
+    pub(crate) entries: Entries,
+    /// The sweeps, which wait for another view.
+    pub(crate) viewing: Cell<Option<Waker>>,
+}
+
+impl<B: Bucket, R: Runtime> fmt::Debug for ClusterService<B, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterService").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
+    /// A process that starts now and holds nothing. `notify` is called on this thread.
+    pub fn new(
+        buckets: LaneBuckets<B>,
+        runtime: R,
+        config: ServiceConfig,
+        notify: impl Fn(ClusterEvent) + 'static,
+    ) -> Rc<Self> {
+        let ServiceConfig { identity, presence, tenant, timing, pages_max, .. } = config.clone();
+        let view = Rc::new(RefCell::new(Arc::new(View::unknown(&timing))));
+        let entries = Entries::new(identity.node.clone());
+        let lease = buckets.lease.clone();
+        let member = Rc::new(Member::new(lease, runtime.clone(), timing, identity.clone(), presence));
+        let member_view = MemberView { member: Rc::clone(&member), view: Rc::clone(&view) };
+        let durable = buckets.durable.clone();
+        let ownership =
+            OwnershipManager::new(durable, runtime.clone(), member_view, timing, identity, tenant);
+        let (reads, lists) = (buckets.restore.clone(), buckets.durable.clone());
+        let restorer = Restorer::new(reads, lists, runtime.clone(), ReadBudget::default(), pages_max);
+        Rc::new(Self {
+            config,
+            buckets,
+            runtime,
+            notify: Rc::new(notify),
+            member,
+            view,
+            ownership: Rc::new(ownership),
+            restorer,
+            streams: RefCell::default(),
+            looked: RefCell::default(),
+            schedules: RefCell::default(),
+            entries,
+            viewing: Cell::default(),
+        })
+    }
+
+    /// The bucket, by purpose.
+    pub fn buckets(&self) -> &LaneBuckets<B> {
+        &self.buckets
+    }
+
+    /// The lease, if it is valid now.
+    pub fn lease(&self) -> Option<ValidLease> {
+        self.member.lease()
+    }
+
+    /// The cluster as it was last seen.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.borrow())
+    }
+
+    /// The generation of the hold of an actor, while it stands.
+    pub fn generation(&self, actor: &ActorId) -> Option<u64> {
+        self.ownership.generation(actor)
+    }
+
+    pub(crate) fn notify(&self, event: ClusterEvent) {
+        (self.notify)(event);
+    }
+
+    /// Lives the membership to its end.
+    pub async fn live(self: &Rc<Self>) -> Exit {
+        let membership = pin!(self.member.run(|told| self.told(told)));
+        let beside = pin!(join(self.ownership.run(), self.sweep()));
+        match select(membership, beside).await {
+            Either::Left((exit, _)) => exit,
+            Either::Right((((), never), _)) => match never {},
+        }
+    }
+
+    fn told(&self, told: Told) {
+        match told {
+            Told::Valid(lease) => self.notify(ClusterEvent::Valid(lease)),
+            Told::Lapsed => {
+                self.ownership.lapsed();
+                self.looked.borrow_mut().clear();
+                // Their uploads end: whatever lands now is in nobody's history.
+                let mut streams: Vec<_> = self.streams.borrow_mut().drain().collect();
+                streams.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+                for (_, stream) in streams {
+                    stream.flags.ended.store(true, Ordering::Release);
+                    stream.uploader.close();
+                }
+                self.notify(ClusterEvent::Lapsed);
+            }
+            Told::EndEvents => self.notify(ClusterEvent::EndEvents),
+            Told::View(view) => {
+                self.view.replace(Arc::clone(&view));
+                self.notify(ClusterEvent::View(view));
+                if let Some(viewing) = self.viewing.take() {
+                    viewing.wake();
+                }
+            }
+            Told::Notice(notice) => tracing::warn!("{notice}"),
+        }
+    }
+
+    fn held(&self, actor: &ActorId, generation: u64) -> Held<B, R> {
+        Held { ownership: Rc::clone(&self.ownership), actor: actor.clone(), generation }
+    }
+
+    fn folder(&self, actor: &ActorId) -> String {
+        object_keys::history_folder(&self.config.tenant, actor)
+    }
+
+    /// Takes the actor without looking at its history.
+    ///
+    /// # Errors
+    /// [`Denial`].
+    pub async fn claim(&self, actor: &ActorId, fresh: bool) -> Result<u64, Denial> {
+        self.ownership.take(actor, fresh).await
+    }
+
+    /// Whether another node has the actor, or had it last, by its record (R-WS-2).
+    pub async fn is_elsewhere(&self, actor: &ActorId) -> bool {
+        let holder = self.ownership.last_holder(&self.buckets.housekeeping, actor).await;
+        holder.is_some_and(|holder| holder != self.config.identity.node)
+    }
+
+    /// Takes the actor and looks at its history (R-RST-1).
+    ///
+    /// # Errors
+    /// [`TakeError`].
+    pub async fn take(&self, actor: &ActorId) -> Result<Taken, TakeError> {
+        let folder = self.folder(actor);
+        let taking = self.ownership.take_and_look(actor, false, || self.restorer.look(&folder));
+        let (generation, history) = taking.await.map_err(TakeError::Denied)?;
+        let history = history?;
+        let end = history.end().unwrap_or(Point::START);
+        let uploads = history.uploads_since_snapshot();
+        self.looked.borrow_mut().insert(actor.clone(), history);
+        Ok(Taken { generation, end, uploads })
+    }
+
+    /// Whether the bucket has data of the actor.
+    ///
+    /// # Errors
+    /// The bucket does not say.
+    pub async fn exists(&self, actor: &ActorId) -> Result<bool, HistoryError> {
+        let history = self.restorer.look(&self.folder(actor)).await?;
+        Ok(history.end().is_some_and(|end| !end.is_empty()))
+    }
+
+    /// Puts the actor's latest state at `path` (R-RST-4).
+    ///
+    /// # Errors
+    /// [`RestoreError`].
+    pub async fn rebuild(&self, actor: &ActorId, path: PathBuf) -> Result<(Point, u64), RestoreError> {
+        let looked = self.looked.borrow_mut().remove(actor);
+        let restored = self.restorer.rebuild(&self.folder(actor), &path, looked).await?;
+        Ok((restored.point, restored.history.uploads_since_snapshot()))
+    }
+
+    /// Begins the uploads of an actor that is open at `at` with an alarm at `alarm_ms`.
+    pub fn begin(
+        &self,
+        actor: &ActorId,
+        generation: u64,
+        at: Point,
+        uploads: u64,
+        alarm_ms: Option<u64>,
+    ) -> Arc<Flags> {
+        self.looked.borrow_mut().remove(actor);
+        let flags = Arc::new(Flags::default());
+        let waits = self.schedules.borrow_mut().remove(actor);
+        let schedule = waits.unwrap_or_else(|| SnapshotSchedule::new(uploads));
+        let ways = Ways {
+            urgent: self.buckets.durable.clone(),
+            ordinary: self.buckets.upload.clone(),
+            spare: self.buckets.housekeeping.clone(),
+        };
+        let held = self.held(actor, generation);
+        let subject = Subject { tenant: self.config.tenant.clone(), actor: actor.clone() };
+        let posts = self.entries.opened(actor, generation, at, alarm_ms);
+        let uploader = Uploader::new(ways, self.runtime.clone(), held, subject, posts, at, schedule);
+        let stream = Rc::new(Stream { uploader, flags: Arc::clone(&flags) });
+        self.streams.borrow_mut().insert(actor.clone(), Rc::clone(&stream));
+        let (notify, actor) = (Rc::clone(&self.notify), actor.clone());
+        self.runtime.spawn(async move {
+            let why = stream.uploader.run().await;
+            stream.flags.ended.store(true, Ordering::Release);
+            if why != GivenUp::Closed {
+                notify(ClusterEvent::GivenUp(actor, why.to_string()));
+            }
+        });
+        flags
+    }
+
+    /// What transaction `txid`, sent before, says of the alarm.
+    pub fn settled(&self, actor: &ActorId, txid: u64, alarm_ms: Option<u64>) {
+        if let Ok(stream) = self.stream(actor) {
+            stream.uploader.settled(txid, alarm_ms);
+        }
+    }
+
+    /// A sweep came across this entry; whether the actor is open here.
+    pub(crate) fn noticed(&self, actor: &ActorId, post: Post) -> bool {
+        let stream = self.stream(actor);
+        stream.is_ok_and(|stream| {
+            stream.uploader.noticed(post);
+            true
+        })
+    }
+
+    fn stream(&self, actor: &ActorId) -> Result<Rc<Stream<B, R>>, GivenUp> {
+        self.streams.borrow().get(actor).cloned().ok_or(GivenUp::Closed)
+    }
+
+    /// Takes a commit on its way. One that does not follow the last ends the uploads: the actor has what the bucket
+    /// will never have.
+    ///
+    /// # Errors
+    /// [`GivenUp`]: nothing is taken any more.
+    pub fn push(&self, actor: &ActorId, commit: Commit) -> Result<(), GivenUp> {
+        let stream = self.stream(actor)?;
+        let pushed = stream.uploader.push(commit);
+        if let Err(why) = &pushed
+            && !stream.flags.ended.swap(true, Ordering::AcqRel)
+        {
+            stream.uploader.close();
+            self.notify(ClusterEvent::GivenUp(actor.clone(), why.to_string()));
+        }
+        pushed
+    }
+
+    /// As [`push`](Self::push); the flags of the stream follow what becomes of it.
+    pub fn push_noted(self: &Rc<Self>, actor: &ActorId, commit: Commit, need: Need) {
+        let txid = commit.to.txid;
+        if self.push(actor, commit).is_ok() {
+            let (service, actor) = (Rc::clone(self), actor.clone());
+            self.runtime.spawn(async move {
+                // Told by the flags; the wait only keeps them up to date.
+                let _ = service.landed(&actor, txid, need).await;
+            });
+        }
+    }
+
+    /// Waits until the transaction is in the bucket (R-DUR-1); the last one that is.
+    ///
+    /// # Errors
+    /// [`GivenUp`]: it may or may not be there.
+    pub async fn landed(&self, actor: &ActorId, txid: u64, need: Need) -> Result<u64, GivenUp> {
+        let stream = self.stream(actor)?;
+        stream.uploader.landed(txid, need).await?;
+        stream.flags.snapshot_due.store(stream.uploader.snapshot_due(), Ordering::Release);
+        Ok(stream.uploader.landed_up_to())
+    }
+
+    /// Uploads a periodic snapshot and, in the background, deletes what it made unnecessary (R-HIST-1).
+    ///
+    /// # Errors
+    /// [`GivenUp`].
+    pub async fn snapshot(&self, actor: &ActorId, at: Point, body: Bytes) -> Result<bool, GivenUp> {
+        let stream = self.stream(actor)?;
+        let landed = stream.uploader.snapshot(at, body).await;
+        // The actor stood still, so nobody has read what it said meanwhile.
+        stream.flags.snapshot_due.store(stream.uploader.snapshot_due(), Ordering::Release);
+        if landed {
+            self.collect(actor, self.config.retention);
+        }
+        Ok(landed)
+    }
+
+    fn collect(&self, actor: &ActorId, retention: Duration) {
+        let Some(generation) = self.ownership.generation(actor) else { return };
+        let held = self.held(actor, generation);
+        let (bucket, folder) = (self.buckets.housekeeping.clone(), self.folder(actor));
+        let (runtime, notify) = (self.runtime.clone(), Rc::clone(&self.notify));
+        self.runtime.spawn(async move {
+            match collect(&bucket, &runtime, &folder, generation, retention, &held).await {
+                Ok(deleted) => notify(ClusterEvent::Collected { deleted, failed: false }),
+                Err(error) => {
+                    tracing::warn!(folder, %error, "collecting history ended early; the next snapshot tries again");
+                    notify(ClusterEvent::Collected { deleted: error.deleted(), failed: true });
+                }
+            }
+        });
+    }
+
+    /// Ends the uploads of an actor that was closed, and gives it up.
+    pub fn finish(&self, actor: &ActorId) {
+        self.end_stream(actor);
+        self.ownership.release(actor);
+    }
+
+    fn end_stream(&self, actor: &ActorId) {
+        if let Some(stream) = self.streams.borrow_mut().remove(actor) {
+            let schedule = stream.uploader.schedule();
+            if schedule.has_wait() {
+                self.schedules.borrow_mut().insert(actor.clone(), schedule);
+            }
+            self.entries.closed(actor, stream.uploader.posts());
+            stream.uploader.close();
+        }
+    }
+
+    /// Records that the actor was deleted as transaction `txid`, erases its history in the background and gives it
+    /// up (R-DEL-1).
+    ///
+    /// # Errors
+    /// [`GivenUp`]: it may or may not be recorded.
+    pub async fn delete(self: &Rc<Self>, actor: &ActorId, to: Point) -> Result<(), GivenUp> {
+        let deleted = async {
+            let stream = self.stream(actor)?;
+            let alarm = Outlook::exact(None);
+            stream.uploader.push(Commit { to, content: Content::Deleted, alarm })?;
+            stream.uploader.landed(to.txid, Need::Durable).await.map(|()| stream)
+        };
+        let ended = deleted.await;
+        // Before the history is erased: the actor may come back meanwhile, with uploads of its own.
+        self.end_stream(actor);
+        self.entries.deleted(actor);
+        match (&ended, self.ownership.generation(actor)) {
+            (Ok(stream), Some(generation)) => {
+                self.runtime.spawn(Rc::clone(self).erase(actor.clone(), generation, Rc::clone(stream)));
+            }
+            _ => self.ownership.release(actor),
+        }
+        ended.map(drop)
+    }
+
+    async fn erase(self: Rc<Self>, actor: ActorId, generation: u64, stream: Rc<Stream<B, R>>) {
+        let (held, folder) = (self.held(&actor, generation), self.folder(&actor));
+        let bucket = &self.buckets.housekeeping;
+        let erased = collect(bucket, &self.runtime, &folder, generation, Duration::ZERO, &held).await;
+        if let Err(error) = erased {
+            tracing::warn!(%error, "the history of a deleted actor could not be erased whole");
+        }
+        stream.uploader.clear_up().await;
+        if !self.streams.borrow().contains_key(&actor) {
+            self.ownership.release(&actor);
+        }
+    }
+
+    /// A clean stop begins: nothing more is taken (R-LEASE-6).
+    pub fn stop(&self) {
+        self.ownership.stop_taking();
+        self.member.stop();
+    }
+
+    /// Every actor of every shard is closed: gives up what is still held, then the lease.
+    pub async fn closed(&self) {
+        self.member.actors_closed();
+        self.ownership.release_all();
+        self.ownership.all_released().await;
+        self.member.records_released();
+    }
+}
