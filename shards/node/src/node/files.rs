@@ -21,7 +21,7 @@ pub(super) const SPARES: &str = "spares";
 const FILES_PER_ACTOR: u64 = 2;
 
 /// What the open-file limit leaves of the numbers asked for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fitted {
     pub(super) connections_max: usize,
     /// From other nodes.
