@@ -92,6 +92,10 @@ pub enum Failure {
     /// The store will not do it, however often it is asked: credentials, permissions, no such bucket.
     #[error("the bucket refused: {0}")]
     Refused(String),
+    /// The store refused for a reason that ends without anybody changing its settings: this machine's clock,
+    /// credentials that are about to be renewed. Passes with time.
+    #[error("the bucket did not accept the request: {0}")]
+    NotAccepted(String),
     /// The store could not be reached, or did not answer a request that changes nothing. Passes with time.
     #[error("the bucket does not answer: {0}")]
     Unavailable(String),

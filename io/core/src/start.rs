@@ -11,7 +11,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProveError {
     /// The store is not fit for a cluster.
-    #[error("the bucket does not apply the conditions a cluster stands on: {0}")]
+    #[error("the bucket does not apply the conditions a cluster stands on: {0}; use another store")]
     Ignored(Condition),
     /// The store refused.
     #[error("the bucket could not be probed: {0}")]

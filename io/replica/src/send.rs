@@ -97,7 +97,7 @@ async fn attempt<B: Bucket, S: Runtime>(
                 return Err(Ended::Refused("a condition failed that was not asked for".to_owned()));
             }
             Outcome::Unknown(UnknownCause::NoReply(reason)) => return Err(Ended::Broken(reason)),
-            Outcome::Failed(Failure::Throttled(_) | Failure::Unavailable(_))
+            Outcome::Failed(Failure::Throttled(_) | Failure::NotAccepted(_) | Failure::Unavailable(_))
             | Outcome::Unknown(UnknownCause::Ambiguous { .. }) => {}
         }
         runtime.sleep(pause).await;

@@ -8,17 +8,18 @@
 
 use std::future::Future;
 use std::ops::Range;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut};
+use object_store::aws::{AmazonS3, AmazonS3ConfigKey, S3ConditionalPut};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{
-    ClientConfigKey, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
-    RetryConfig, UpdateVersion,
+    GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
+    UpdateVersion,
 };
 use rand::RngExt;
 
@@ -26,8 +27,10 @@ use wasmkeep_bucket::{
     Body, Bucket, Failure, Key, ListQuery, Meta, Object, Outcome, Page, Precondition, ReadError, Version,
 };
 
+use crate::credentials::Renewing;
 use crate::page;
-use crate::reply::{self, Verdict};
+use crate::reply::{self, Request, Verb, Verdict};
+use crate::settings::Settings;
 use crate::transport::{Progress, Trace, Transport};
 
 /// Sends of one write that is answered with 409 each time. AWS answers so while another conditional write of
@@ -64,6 +67,8 @@ pub struct S3Bucket {
     /// Put before every key; empty, or ends in `/`.
     prefix: String,
     limits: S3Limits,
+    /// Where they are not fixed.
+    credentials: Option<Renewing>,
 }
 
 /// Why the settings of a bucket cannot work.
@@ -71,12 +76,30 @@ pub struct S3Bucket {
 pub enum OpenS3Error {
     /// A plain-HTTP endpoint that nobody allowed.
     #[error(
-        "AWS_ENDPOINT is {0}, which is not encrypted: use an https:// endpoint, or set AWS_ALLOW_HTTP=true"
+        "{name} is {value}, which is not encrypted: use an https:// endpoint, or set AWS_ALLOW_HTTP=true"
     )]
-    PlainHttp(String),
-    /// An endpoint that is no URL.
-    #[error("AWS_ENDPOINT is {0:?}: write it as https://HOST[:PORT]")]
-    Endpoint(String),
+    PlainHttp {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// An endpoint that is none.
+    #[error("{name} is {value:?}: write it as https://HOST[:PORT][/PATH]")]
+    Endpoint {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// A switch that is neither on nor off.
+    #[error("{name} is {value:?}: write true or false")]
+    Flag {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// Anything else the client library refuses.
     #[error("the bucket's AWS_* settings cannot be used: {0}")]
     Settings(String),
@@ -92,26 +115,25 @@ impl S3Bucket {
         environment: impl IntoIterator<Item = (String, String)>,
         limits: S3Limits,
     ) -> Result<Self, OpenS3Error> {
-        let mut builder = AmazonS3Builder::new();
-        for (name, value) in environment {
-            let known =
-                name.starts_with("AWS_").then(|| name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>());
-            if let Some(Ok(key)) = known {
-                builder = builder.with_config(key, value);
-            }
+        let settings = Settings::new(environment);
+        let refused = |error: &dyn std::fmt::Display| OpenS3Error::Settings(error.to_string());
+        let credentials =
+            settings.source()?.map(Renewing::of).transpose().map_err(|error| refused(&error))?;
+        let mut builder = settings.builder()?;
+        if let Some(credentials) = &credentials {
+            builder = builder.with_credentials(Arc::new(credentials.clone()));
         }
-        check_endpoint(&builder)?;
         let store = builder
             .with_bucket_name(bucket)
             .with_conditional_put(S3ConditionalPut::ETagMatch)
             .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
             // One object a request: the form every server has, and one whose reply says all.
             .with_config(AmazonS3ConfigKey::DisableBulkDelete, "true")
-            .with_http_connector(Transport::new(limits))
+            .with_http_connector(Transport::new(limits, settings.allows_http()?))
             .build()
-            .map_err(|error| OpenS3Error::Settings(error.to_string()))?;
+            .map_err(|error| refused(&error))?;
         let prefix = prefix.map_or_else(String::new, |prefix| format!("{prefix}/"));
-        Ok(Self { store, prefix, limits })
+        Ok(Self { store, prefix, limits, credentials })
     }
 
     fn path(&self, key: &Key) -> Result<Path, Failure> {
@@ -129,6 +151,21 @@ impl S3Bucket {
         }
     }
 
+    fn request<'a>(&self, verb: Verb, name: &'a str) -> Request<'a> {
+        Request { verb, name, renews: self.credentials.is_some() }
+    }
+
+    /// How far a request came. Credentials that were called expired are renewed.
+    fn heard(&self, trace: &Trace) -> Progress {
+        let progress = trace.progress();
+        if let (Progress::Answered(reply), Some(credentials)) = (&progress, &self.credentials)
+            && reply::is_expired(reply)
+        {
+            credentials.refused();
+        }
+        progress
+    }
+
     async fn put_once(&self, path: &Path, body: Bytes, condition: &Precondition) -> Verdict {
         let trace = Trace::default();
         let mode = match condition {
@@ -140,15 +177,15 @@ impl S3Bucket {
         };
         let options = PutOptions { mode, extensions: trace.extensions(), ..PutOptions::default() };
         let is_large = body.len() > SIGNED_HERE_BYTES_MAX;
-        let (store, path) = (self.store.clone(), path.clone());
+        let (store, to) = (self.store.clone(), path.clone());
         let sending =
-            async move { store.put_opts(&path, body.into(), options).await.map_err(|e| e.to_string()) };
+            async move { store.put_opts(&to, body.into(), options).await.map_err(|e| e.to_string()) };
         let answered = match is_large {
             true => self.within_limit(begun_elsewhere(sending)).await,
             false => self.within_limit(sending).await,
         };
         let said = answered.err().unwrap_or_default();
-        reply::of_put(trace.progress(), &said, condition)
+        reply::of_put(self.heard(&trace), &said, condition, &self.request(Verb::Put, path.as_ref()))
     }
 
     /// The answer to a write that met 409 each time: is its condition still true?
@@ -177,7 +214,8 @@ impl S3Bucket {
             ..GetOptions::default()
         };
         let answered = self.within_limit(self.store.get_opts(&path, options)).await;
-        let result = answered.map_err(|said| reply::of_read(trace.progress(), &said))?;
+        let request = self.request(Verb::Get, path.as_ref());
+        let result = answered.map_err(|said| reply::of_read(self.heard(&trace), &said, &request))?;
         let (meta, range) = (meta_of(&result.meta)?, result.range.clone());
         let chunks = result.into_stream();
         let silence = self.limits.request;
@@ -223,7 +261,8 @@ impl Bucket for S3Bucket {
         let trace = Trace::default();
         let deleting = trace.clone().deleting(self.store.delete(&path));
         let answered = self.within_limit(deleting).await;
-        reply::of_delete(trace.progress(), &answered.err().unwrap_or_default())
+        let request = self.request(Verb::Delete, path.as_ref());
+        reply::of_delete(self.heard(&trace), &answered.err().unwrap_or_default(), &request)
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, ReadError> {
@@ -240,15 +279,18 @@ impl Bucket for S3Bucket {
             ..PaginatedListOptions::default()
         };
         let prefix = format!("{}{}", self.prefix, query.prefix);
-        let prefix = (!prefix.is_empty()).then_some(prefix.as_str());
-        let answered = self.within_limit(self.store.list_paginated(prefix, options)).await;
+        let asked = (!prefix.is_empty()).then_some(prefix.as_str());
+        let answered = self.within_limit(self.store.list_paginated(asked, options)).await;
         // The client library drops whether a page was cut short and stumbles over names that are not ours, so
         // the page is read from the reply, and what the library made of it is not used.
-        match trace.progress() {
+        match self.heard(&trace) {
             Progress::Answered(reply) if reply.is_success() && !reply.body.is_empty() => {
                 page::parse(&reply.body, &self.prefix)
             }
-            progress => Err(reply::of_read(progress, &answered.err().unwrap_or_default())),
+            progress => {
+                let request = self.request(Verb::List, &prefix);
+                Err(reply::of_read(progress, &answered.err().unwrap_or_default(), &request))
+            }
         }
     }
 }
@@ -268,21 +310,6 @@ async fn begun_elsewhere<T: Send + 'static>(
     match first {
         Poll::Ready(done) => done,
         Poll::Pending => work.await,
-    }
-}
-
-fn check_endpoint(builder: &AmazonS3Builder) -> Result<(), OpenS3Error> {
-    let value = |key: AmazonS3ConfigKey| builder.get_config_value(&key);
-    let endpoint = value(AmazonS3ConfigKey::S3Endpoint).or_else(|| value(AmazonS3ConfigKey::Endpoint));
-    let Some(endpoint) = endpoint else { return Ok(()) };
-    let allowed = value(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
-    let allowed =
-        allowed.is_some_and(|allowed| matches!(allowed.to_ascii_lowercase().as_str(), "true" | "1"));
-    match reqwest::Url::parse(&endpoint) {
-        Ok(url) if url.has_host() && url.scheme() == "https" => Ok(()),
-        Ok(url) if url.has_host() && url.scheme() == "http" && allowed => Ok(()),
-        Ok(url) if url.has_host() && url.scheme() == "http" => Err(OpenS3Error::PlainHttp(endpoint)),
-        _ => Err(OpenS3Error::Endpoint(endpoint)),
     }
 }
 

@@ -6,9 +6,11 @@
 //! (the callers').
 
 mod bucket;
+mod credentials;
 mod open;
 mod page;
 mod reply;
+mod settings;
 mod transport;
 
 pub use bucket::{OpenS3Error, S3Bucket, S3Limits};

@@ -12,7 +12,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
     HttpService,
 };
-use object_store::{ClientConfigKey, ClientOptions, Extensions};
+use object_store::{ClientOptions, Extensions};
 use reqwest::header::ETAG;
 
 use crate::{OpenS3Error, S3Limits};
@@ -92,14 +92,15 @@ impl Trace {
 #[derive(Debug)]
 pub(crate) struct Transport {
     limits: S3Limits,
+    allows_http: bool,
 }
 
 impl Transport {
-    pub(crate) fn new(limits: S3Limits) -> Self {
-        Self { limits }
+    pub(crate) fn new(limits: S3Limits, allows_http: bool) -> Self {
+        Self { limits, allows_http }
     }
 
-    fn client(&self, allow_http: bool) -> Result<reqwest::Client, OpenS3Error> {
+    fn client(&self) -> Result<reqwest::Client, OpenS3Error> {
         // Whoever installed a provider first is right; without one reqwest cannot speak TLS.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
@@ -110,23 +111,21 @@ impl Transport {
                 .http1_only()
                 .tcp_nodelay(true)
                 .user_agent(concat!("wasmkeep/", env!("CARGO_PKG_VERSION")))
-                .https_only(!allow_http)
+                .https_only(!self.allows_http)
         };
         let failed = |error: reqwest::Error| OpenS3Error::Settings(with_sources(&error));
         match builder().build() {
             // A machine without certificates can still use a plain-HTTP endpoint on its own network.
-            Err(_) if allow_http => builder().tls_certs_only([]).build().map_err(failed),
+            Err(_) if self.allows_http => builder().tls_certs_only([]).build().map_err(failed),
             built => built.map_err(failed),
         }
     }
 }
 
 impl HttpConnector for Transport {
-    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let allow_http =
-            options.get_config_value(&ClientConfigKey::AllowHttp).is_some_and(|value| value == "true");
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         let client = self
-            .client(allow_http)
+            .client()
             .map_err(|error| object_store::Error::Generic { store: "S3", source: Box::new(error) })?;
         Ok(HttpClient::new(Service { client }))
     }
@@ -205,7 +204,7 @@ fn failed(error: reqwest::Error) -> HttpError {
 }
 
 /// An error with what caused it: reqwest's own text stops at "error sending request".
-fn with_sources(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

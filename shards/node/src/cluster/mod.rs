@@ -75,7 +75,7 @@ pub enum ClusterError {
     #[error(transparent)]
     Core(#[from] wasmkeep_core::StartError),
     /// The store.
-    #[error("{0}; use another store")]
+    #[error(transparent)]
     Store(#[from] ProveError),
     /// The start check, or what ended the membership before it began.
     #[error("{0}")]
