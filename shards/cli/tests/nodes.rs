@@ -4,6 +4,7 @@
 mod support;
 
 use std::{
+    os::unix::fs::PermissionsExt,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -355,4 +356,30 @@ fn killed_at_any_moment_of_a_restore_the_next_one_is_whole() {
     assert_eq!(rows[0]["ok"]["rows"][0], json!([601, 12_000_004]), "{rows}");
     let sound = node.steps("big", json!([{"sql": "PRAGMA integrity_check"}]));
     assert!(sound.to_string().contains("ok") && !sound.to_string().contains("page"), "{sound}");
+}
+
+#[test]
+fn no_other_user_can_read_what_a_node_writes() {
+    let bucket = Bucket::new();
+    let node = bucket.node("a");
+    node.steps("x", json!([{"as": "durable", "sql": "CREATE TABLE t (x)"}]));
+    node.get("/actor/sql/x/alarm?in=3600000").expect(200);
+    eventually("its alarm is in the bucket", || bucket.0.path().join("objects/alarms/default").exists());
+    let mut seen = Vec::new();
+    // The test's own folders are not the node's, and its compiled code is shared with other tests.
+    let mut open: Vec<_> = ["actors", "alarms", "tmp", "lock"].map(|part| node.data_dir.join(part)).into();
+    open.extend(["objects", "locks", "tmp", "FORMAT"].map(|part| bucket.0.path().join(part)));
+    while let Some(path) = open.pop() {
+        // What is being replaced is gone a moment later.
+        let Ok(attributes) = std::fs::symlink_metadata(&path) else { continue };
+        let mode = attributes.permissions().mode() & 0o7777;
+        assert_eq!(mode, if attributes.is_dir() { 0o700 } else { 0o600 }, "{path:?}: {mode:o}");
+        if attributes.is_dir() {
+            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        seen.push(path.file_name().unwrap().to_string_lossy().into_owned());
+    }
+    for wanted in ["x.db", "x.db-wal", "secret#", "a#", "current"] {
+        assert!(seen.iter().any(|name| name == wanted), "{wanted} of {seen:?}");
+    }
 }

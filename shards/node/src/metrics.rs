@@ -10,10 +10,7 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     rc::Rc,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock, atomic::AtomicU64},
 };
 
 use prometheus_client::{
@@ -117,8 +114,7 @@ fn latency_histogram() -> Histogram {
 }
 
 impl Metrics {
-    /// `log_lines_lost` is counted by whoever writes the log.
-    pub(crate) fn new(offload: OffloadPool, log_lines_lost: Arc<AtomicU64>) -> Self {
+    pub(crate) fn new(offload: OffloadPool) -> Self {
         let families = Families {
             requests: Family::default(),
             calls: Family::default(),
@@ -145,8 +141,7 @@ impl Metrics {
         outbound.register(&mut registry);
         let cluster = ClusterMetrics::default();
         cluster.register(&mut registry);
-        let collector = RuntimeCollector { watched: Arc::clone(&watched), offload, log_lines_lost };
-        registry.register_collector(Box::new(collector));
+        registry.register_collector(Box::new(RuntimeCollector { watched: Arc::clone(&watched), offload }));
         Self { registry, families, outbound, cluster, watched }
     }
 
@@ -358,7 +353,6 @@ impl ShardMetrics {
 struct RuntimeCollector {
     watched: Arc<OnceLock<Watched>>,
     offload: OffloadPool,
-    log_lines_lost: Arc<AtomicU64>,
 }
 
 impl Collector for RuntimeCollector {
@@ -379,8 +373,6 @@ impl Collector for RuntimeCollector {
             "Jobs off the shards that panicked; expected to be 0",
             &panics,
         )?;
-        let lost = ConstCounter::new(self.log_lines_lost.load(Ordering::Relaxed));
-        encode_one(&mut encoder, "log_lines_lost", "Log lines that nobody read in time", &lost)?;
         let waiting = ConstGauge::new(self.offload.waiting() as i64);
         encode_one(&mut encoder, "offload_waiting", "Jobs waiting for an offload thread", &waiting)
     }

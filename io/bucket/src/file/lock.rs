@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ impl KeyLock {
         let path = locks.join(format!("{:032x}", xxhash_rust::xxh3::xxh3_128(key.as_str().as_bytes())));
         let deadline = Instant::now() + WAIT_MAX;
         loop {
-            let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+            let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 // The holder before may have removed the file between our open and our lock: then others
                 // lock its successor, and what we hold excludes nobody.

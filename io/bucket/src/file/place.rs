@@ -1,8 +1,9 @@
 //! The directory itself: opening it, and the blocking steps of a read, a write and a removal.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -39,7 +40,7 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn open(dir: &Path) -> Result<Self, OpenFileError> {
         let failed = |error| OpenFileError::Io { dir: dir.to_owned(), error };
-        fs::create_dir_all(dir).map_err(failed)?;
+        make_private(dir).map_err(failed)?;
         let dir = dir.canonicalize().map_err(failed)?;
         let place = Self {
             objects: dir.join("objects"),
@@ -49,7 +50,8 @@ impl Place {
         };
         refuse_foreign(&dir)?;
         for part in [&place.objects, &place.locks, &place.tmp] {
-            fs::create_dir_all(part).map_err(failed)?;
+            make_private(part).map_err(failed)?;
+            close_to_others(part).map_err(failed)?;
         }
         place.mark(&dir)?;
         sync_dir(&dir).map_err(failed)?;
@@ -160,7 +162,7 @@ impl Place {
         if self.durable().contains(dir) {
             return Ok(());
         }
-        fs::create_dir_all(dir)?;
+        make_private(dir)?;
         // One that was there already may be another process's, made a moment ago and not on the disk yet.
         for made in dir.ancestors().take_while(|above| *above != self.objects) {
             sync_parent(made)?;
@@ -188,11 +190,30 @@ fn refuse_foreign(dir: &Path) -> Result<(), OpenFileError> {
 }
 
 fn write_synced(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
+    // Objects are databases and secrets: for the user that writes them alone.
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     for part in parts {
         file.write_all(part)?;
     }
     file.sync_data()
+}
+
+/// Makes a directory, and those above it, for this user alone. One that is there is left as it is.
+fn make_private(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Takes what all users may do with a directory away, which an earlier version let them. One that belongs to another
+/// user stays as its owner has it.
+fn close_to_others(dir: &Path) -> io::Result<()> {
+    let mode = fs::metadata(dir)?.permissions().mode() & 0o7777;
+    if mode & 0o007 == 0 {
+        return Ok(());
+    }
+    match fs::set_permissions(dir, Permissions::from_mode(mode & !0o007)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        closed => closed,
+    }
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {

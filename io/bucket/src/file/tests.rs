@@ -134,3 +134,29 @@ fn a_disk_that_refuses_leaves_the_old_object_and_no_half_one() {
         assert_eq!(bucket.get(&key("a"), None).await.unwrap().bytes(9).await.unwrap(), "before");
     });
 }
+
+#[test]
+fn no_other_user_reads_what_is_in_a_directory_also_one_of_an_earlier_version() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("bucket");
+    drop(FileBucket::open(&root).unwrap());
+    let objects = root.join("objects");
+    fs::set_permissions(&objects, fs::Permissions::from_mode(0o755)).unwrap();
+    let bucket = FileBucket::open(&root).unwrap();
+    block_on(put(&bucket, "cluster/secret", "body"));
+    let mut open = vec![root];
+    while let Some(path) = open.pop() {
+        let attributes = fs::metadata(&path).unwrap();
+        let (mode, is_dir) = (attributes.permissions().mode() & 0o7777, attributes.is_dir());
+        let wanted = match is_dir {
+            true if path == objects => 0o750,
+            true => 0o700,
+            false => 0o600,
+        };
+        assert_eq!(mode, wanted, "{path:?}: {mode:o}");
+        if is_dir {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+}

@@ -75,8 +75,8 @@ async fn exported<B: Bucket>(bucket: &B, flags: &Export, target: &Path) -> Resul
             return Err(Failure::new(Status::Internal, "a state without a plan"));
         };
         let built = match flags.litestream {
-            None => build(bucket, flags, &history, &plan, || DatabaseFile::begin(target)).await,
-            Some(_) => build(bucket, flags, &history, &plan, || Replica::begin(target)).await,
+            None => build(bucket, flags, &history, &plan, || DatabaseFile::begin(target, flags.mode)).await,
+            Some(_) => build(bucket, flags, &history, &plan, || Replica::begin(target, flags.mode)).await,
         };
         match built {
             Ok(last) => return Ok(Report::new(flags, &history, &plan, &last, target)),

@@ -3,7 +3,9 @@
 //! The chain is checked on the way, since what is written can no longer prove it.
 
 use std::{
-    fs, io,
+    fs::{self, Permissions},
+    io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -17,7 +19,10 @@ use super::{
     pages::{folder_of, pages_max},
     reading::sound,
 };
-use crate::exit::{Failure, Status};
+use crate::{
+    args::FileMode,
+    exit::{Failure, Status},
+};
 
 /// Where Litestream keeps whole databases, and where single files.
 const SNAPSHOT_LEVEL: u32 = 9;
@@ -28,6 +33,7 @@ const CHANGES_LEVEL: u32 = 0;
 pub struct Replica {
     folder: TempDir,
     target: PathBuf,
+    mode: FileMode,
     chain: Option<Chain>,
     /// A deletion the history begins with: Litestream has none, so it becomes one file with what follows it.
     deletion: Option<(HistoryFile, Vec<u8>)>,
@@ -38,11 +44,11 @@ impl Replica {
     ///
     /// # Errors
     /// The folder it is in cannot be written to.
-    pub fn begin(target: &Path) -> Result<Self, Failure> {
+    pub fn begin(target: &Path, mode: FileMode) -> Result<Self, Failure> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(".").suffix(".partial");
         let folder = builder.tempdir_in(folder_of(target)).map_err(|error| not_written(target, error))?;
-        Ok(Self { folder, target: target.to_owned(), chain: None, deletion: None })
+        Ok(Self { folder, target: target.to_owned(), mode, chain: None, deletion: None })
     }
 
     /// Proves that a file follows the ones before it.
@@ -67,7 +73,7 @@ impl Replica {
             FileName::new(first.min_txid, last.header().max_txid).map_err(|error| damaged(&error))?;
         let folder = self.folder.path().join("ltx").join(level.to_string());
         let written = fs::create_dir_all(&folder)
-            .and_then(|()| write_synced(&folder.join(file_name.to_string()), &merged.bytes));
+            .and_then(|()| write_synced(&folder.join(file_name.to_string()), self.mode, &merged.bytes));
         written.map_err(|error| not_written(&self.target, error))
     }
 }
@@ -76,9 +82,10 @@ fn damaged(name: HistoryFile, error: impl std::fmt::Display) -> Failure {
     Failure::new(Status::Damaged, format!("{name}: {error}"))
 }
 
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_synced(path: &Path, mode: FileMode, bytes: &[u8]) -> io::Result<()> {
     let mut file = fs::File::create_new(path)?;
     io::Write::write_all(&mut file, bytes)?;
+    file.set_permissions(Permissions::from_mode(mode.0))?;
     file.sync_all()
 }
 
@@ -100,7 +107,14 @@ impl Target for Replica {
     }
 
     fn finish(self) -> Result<(), Failure> {
-        let Self { folder, target, .. } = self;
+        let Self { folder, target, mode, .. } = self;
+        let ltx = folder.path().join("ltx");
+        let levels = [SNAPSHOT_LEVEL, CHANGES_LEVEL].map(|level| ltx.join(level.to_string()));
+        for folder in levels.iter().chain([&ltx, &folder.path().to_owned()]).filter(|folder| folder.exists())
+        {
+            let permitted = fs::set_permissions(folder, Permissions::from_mode(mode.of_folder()));
+            permitted.map_err(|error| not_written(&target, error))?;
+        }
         // A folder that appeared meanwhile is replaced only when it is empty.
         fs::rename(folder.path(), &target).map_err(|error| not_written(&target, error))?;
         // It stands under its own name now.

@@ -15,7 +15,10 @@ use super::{
     export::{Target, not_written},
     reading::sound,
 };
-use crate::exit::{Failure, Status};
+use crate::{
+    args::FileMode,
+    exit::{Failure, Status},
+};
 
 /// Largest database of an actor, in bytes: the most `--actor-storage-mib` takes.
 const DATABASE_BYTES_MAX: u64 = 1 << 40;
@@ -30,6 +33,7 @@ pub fn pages_max(size: PageSize) -> u32 {
 pub struct DatabaseFile {
     file: NamedTempFile,
     target: PathBuf,
+    mode: FileMode,
     pages: u32,
     page_size: PageSize,
     at: Position,
@@ -40,14 +44,14 @@ impl DatabaseFile {
     ///
     /// # Errors
     /// The folder cannot be written to.
-    pub fn begin(target: &Path) -> Result<Self, Failure> {
+    pub fn begin(target: &Path, mode: FileMode) -> Result<Self, Failure> {
         let mut builder = tempfile::Builder::new();
-        // As any new file: the process's mask decides.
-        builder.prefix(".").suffix(".partial").permissions(Permissions::from_mode(0o666));
+        builder.prefix(".").suffix(".partial");
         let file = builder.tempfile_in(folder_of(target)).map_err(|error| not_written(target, error))?;
         Ok(Self {
             file,
             target: target.to_owned(),
+            mode,
             pages: 0,
             page_size: PageSize::DEFAULT,
             at: Position::START,
@@ -79,7 +83,9 @@ impl Target for DatabaseFile {
     }
 
     fn finish(self) -> Result<(), Failure> {
-        let Self { file, target, .. } = self;
+        let Self { file, target, mode, .. } = self;
+        let permitted = file.as_file().set_permissions(Permissions::from_mode(mode.0));
+        permitted.map_err(|error| not_written(&target, error))?;
         file.as_file().sync_all().map_err(|error| not_written(&target, error))?;
         file.persist_noclobber(&target).map_err(|error| not_written(&target, error.error))?;
         let folder = folder_of(&target);

@@ -60,6 +60,9 @@ pub struct Export {
     /// Write a Litestream replica to this folder, which must not exist.
     #[arg(long, value_name = "DIR", group = "target")]
     pub litestream: Option<PathBuf>,
+    /// Permissions of what is written, in octal; folders may be entered by who may read.
+    #[arg(long, value_name = "MODE", default_value = "600")]
+    pub mode: FileMode,
     /// Write one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -112,6 +115,28 @@ impl FromStr for ActorPath {
 impl fmt::Display for ActorPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.tenant, self.actor)
+    }
+}
+
+/// Permissions of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileMode(pub u32);
+
+impl FileMode {
+    /// Those of a folder whose files have these.
+    pub fn of_folder(self) -> u32 {
+        self.0 | (self.0 & 0o444) >> 2
+    }
+}
+
+impl FromStr for FileMode {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        match u32::from_str_radix(text, 8) {
+            Ok(mode) if mode & !0o666 == 0 && mode & 0o600 == 0o600 => Ok(Self(mode)),
+            _ => Err("write it in octal, readable and writable by its owner, like 600, 640 or 644"),
+        }
     }
 }
 

@@ -126,3 +126,31 @@ fn nothing_that_stands_somewhere_is_overwritten_and_nothing_half_is_left() {
     left.sort();
     assert_eq!(left, ["bucket", "mine.db", "source.db"]);
 }
+
+#[test]
+fn an_export_is_its_owners_alone_unless_told_otherwise() {
+    use std::os::unix::fs::PermissionsExt;
+    let bucket = Bucket::new();
+    two_holds(&bucket);
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+    for (flags, file, folder) in [(&[][..], 0o600, 0o700), (&["--mode", "640"], 0o640, 0o750)] {
+        let (output, replica) = (bucket.beside("mode.db"), bucket.beside("replica"));
+        let export = |to: &str, at: &std::path::Path| {
+            bucket.say(&[&["actor", "export", ACTOR, to, at.to_str().unwrap()], flags].concat()).done();
+        };
+        export("--output", &output);
+        export("--litestream", &replica);
+        assert_eq!(mode(&output), file, "{flags:?}");
+        let mut open = vec![replica.clone()];
+        while let Some(path) = open.pop() {
+            assert_eq!(mode(&path), if path.is_dir() { folder } else { file }, "{path:?}");
+            if path.is_dir() {
+                open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+        }
+        std::fs::remove_file(output).unwrap();
+        std::fs::remove_dir_all(replica).unwrap();
+    }
+    let said = bucket.say(&["actor", "export", ACTOR, "-o", "x.db", "--mode", "777"]);
+    assert_eq!(said.status, 2, "{said:?}");
+}

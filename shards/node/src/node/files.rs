@@ -1,8 +1,9 @@
 //! What a node takes of the file system: descriptors, and its data directory.
 
 use std::{
-    fs::{self, File},
-    io::ErrorKind,
+    fs::{self, DirBuilder, File, Permissions},
+    io::{self, ErrorKind},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::Path,
 };
 
@@ -17,11 +18,15 @@ const OTHER_FILES: u64 = 128;
 /// The folder of spare databases, in the data directory.
 pub(super) const SPARES: &str = "spares";
 
+/// The folders of a data directory. Databases, logs and compiled code lie below them, so that nobody else reads those
+/// where the directory itself is open to all.
+const PARTS: [&str; 4] = ["actors", "alarms", "compiled", "tmp"];
+
 /// Descriptors of a resident actor: its database and its WAL.
 const FILES_PER_ACTOR: u64 = 2;
 
 /// What the open-file limit leaves of the numbers asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fitted {
     pub(super) connections_max: usize,
     /// From other nodes.
@@ -73,12 +78,36 @@ fn fit(connections: usize, resident: usize, shards: usize, listens: bool, files:
     }
 }
 
+/// Makes a folder, and those above it, for this user alone. One that is there is left as it is.
+fn make_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Takes what all users may do with a folder away, which an earlier version let them.
+fn close_to_others(folder: &Path) -> io::Result<()> {
+    let mode = fs::metadata(folder)?.permissions().mode() & 0o7777;
+    if mode & 0o007 == 0 {
+        Ok(())
+    } else {
+        fs::set_permissions(folder, Permissions::from_mode(mode & !0o007))
+    }
+}
+
 /// Makes the directory when missing and locks it.
 pub(super) fn take_data_dir(path: &Path) -> Result<File, NodeError> {
     let refused = |source| NodeError::DataDir { path: path.to_owned(), source };
-    fs::create_dir_all(path).map_err(refused)?;
-    let lock =
-        File::options().create(true).write(true).truncate(false).open(path.join("lock")).map_err(refused)?;
+    make_private(path).map_err(refused)?;
+    for part in PARTS {
+        let part = path.join(part);
+        make_private(&part).and_then(|()| close_to_others(&part)).map_err(refused)?;
+    }
+    let lock = File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path.join("lock"))
+        .map_err(refused)?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => return Err(NodeError::DataDirInUse(path.to_owned())),
@@ -90,7 +119,6 @@ pub(super) fn take_data_dir(path: &Path) -> Result<File, NodeError> {
         _ => {}
     }
     let temporary = path.join("tmp");
-    fs::create_dir_all(&temporary).map_err(refused)?;
     wasmkeep_storage::set_temp_folder(temporary);
     Ok(lock)
 }

@@ -113,17 +113,6 @@ impl Idle {
     }
 }
 
-/// What came of reaching for a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reached {
-    /// A connection is open.
-    Open,
-    /// None could be opened.
-    NotOpened,
-    /// One was, and the node ended it, as one does that refuses a certificate.
-    Closed,
-}
-
 /// The connections of one shard to other nodes.
 pub(crate) struct Peers {
     idle: Idle,
@@ -144,15 +133,15 @@ impl Peers {
     }
 
     /// Whether a connection to a node is open, or can be opened now; it is kept for the next request.
-    pub(crate) async fn reach(&self, target: &Target) -> Reached {
-        let Some(place) = self.place(target).await else { return Reached::NotOpened };
+    pub(crate) async fn reach(&self, target: &Target) -> bool {
+        let Some(place) = self.place(target).await else { return false };
         if self.idle.has_open(&place) {
-            return Reached::Open;
+            return true;
         }
-        let Ok(mut connection) = self.connect(&place).await else { return Reached::NotOpened };
-        let reached = if connection.is_open() { Reached::Open } else { Reached::Closed };
+        let Ok(mut connection) = self.connect(&place).await else { return false };
+        let is_open = connection.is_open();
         self.idle.keep(place, connection);
-        reached
+        is_open
     }
 
     /// Sends a request to a node and gives the head of its answer.

@@ -16,7 +16,6 @@ pub mod pulse;
 pub mod sleeper;
 mod start;
 pub mod ticker;
-pub mod watchdog;
 mod wheel;
 
 pub use mesh::{Endpoint, SendError, mesh};
@@ -27,4 +26,3 @@ pub use pulse::{Beat, Label, Pulse};
 pub use sleeper::{Elapsed, Sleep, Sleeper};
 pub use start::{ShardContext, ShardFailed, Shards, StartError, start};
 pub use ticker::Hooks;
-pub use watchdog::{Frozen, Watch};

@@ -14,9 +14,8 @@ use wasmkeep_protocol::{
 
 use super::{
     Shard,
-    body::Pump,
-    elsewhere::{Abroad, Place, ask},
-    sending_on::plain,
+    body::{self, Pump},
+    elsewhere::{Abroad, Place, ask, refused},
 };
 use crate::http as front;
 
@@ -71,10 +70,10 @@ impl Shard {
                 },
                 // Still this node's, until its release has landed.
                 Place::Here => {}
-                Place::Refused(refusal) => return plain(refusal),
+                Place::Refused(refusal) => return refused(refusal).map(|text| body::response(text, None)),
             }
             self.context.sleeper.sleep(LOOK_EVERY).await;
         }
-        plain(Refusal::NotTaking)
+        refused(Refusal::NotTaking).map(|text| body::response(text, None))
     }
 }

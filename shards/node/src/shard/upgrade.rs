@@ -68,14 +68,7 @@ impl Shard {
         if let Some(abroad) = &self.abroad {
             match self.placed(abroad, id, &parts, &request_body).await {
                 Ok(None) => {}
-                Ok(Some((abroad, node))) => {
-                    if let Some(answer) = self.relay(abroad, id, &node, &parts).await {
-                        return answer;
-                    }
-                    if let Some(refused) = self.refused_existence(abroad, id).await {
-                        return plain(refused);
-                    }
-                }
+                Ok(Some((abroad, node))) => return self.relay(abroad, &node, parts, request_body).await,
                 Err(refused) => return plain(refused),
             }
         }

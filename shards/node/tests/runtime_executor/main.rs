@@ -4,7 +4,6 @@ mod fairness;
 mod machine;
 mod timers;
 mod wakes;
-mod watchdog;
 
 use std::{sync::mpsc, time::Duration};
 use wasmkeep_node::runtime::{Hooks, Placement, ShardContext, Shards, start};

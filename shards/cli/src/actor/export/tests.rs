@@ -8,6 +8,7 @@ fn flags(output: &Path) -> Export {
         at: None,
         output: Some(output.to_owned()),
         litestream: None,
+        mode: crate::args::FileMode(0o600),
         json: false,
         quiet: true,
     }
