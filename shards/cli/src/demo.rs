@@ -2,15 +2,13 @@
 
 use std::{path::Path, sync::Arc};
 
-use wasmkeep_node::config::{ClassConfig, ComponentConfig};
+use wasmkeep_node::{Node, config::ClassConfig};
 use wasmkeep_protocol::{access::Rule, durability::Durability};
 
 use crate::{
     args::Demo,
     exit::{Failure, Status},
-    logs,
-    serve::{component, node_config, run, start},
-    signals,
+    serve::{component, node_config, run, signals},
 };
 
 /// The sample classes, each from a file of its name.
@@ -32,13 +30,13 @@ pub fn demo(flags: Demo) -> Result<(), Failure> {
     }
     let stateless = sample(&flags.samples, SITE)?;
     let config = node_config(flags.node, classes, Some(stateless))?;
-    let told = signals::take()?;
-    let node = start(config, &told)?;
-    logs::announce(invitation(&node.address().to_string()));
-    run(node, &told)
+    let signals = signals()?;
+    let node = Node::start(config)?;
+    println!("{}", invitation(&node.address().to_string()));
+    run(node, signals)
 }
 
-fn sample(folder: &Path, file: &str) -> Result<ComponentConfig, Failure> {
+fn sample(folder: &Path, file: &str) -> Result<wasmkeep_node::config::ComponentConfig, Failure> {
     let path = folder.join(file);
     if !path.exists() {
         let sentence = format!(

@@ -14,7 +14,8 @@ pub enum ClusterCommand {
     Status(ClusterStatus),
     /// Take a node's lease away: its process stops at its next heartbeat, then others take its actors.
     ///
-    /// Without --force only a live node is fenced; the others of its cluster fence a dead one by themselves.
+    /// Without --force a dead node is not fenced: the others of its cluster do so by themselves. One whose heartbeat was
+    /// deleted is.
     Fence(Fence),
     /// Remove an object in a heartbeat's place that is none.
     ///
@@ -42,7 +43,7 @@ pub struct Fence {
     /// The cluster's bucket.
     #[command(flatten)]
     pub bucket: Bucket,
-    /// Also when no live node has this id, as for one whose heartbeat was deleted.
+    /// Also when the node is dead, or what is in the place of its heartbeat is none.
     #[arg(long)]
     pub force: bool,
 }

@@ -37,22 +37,21 @@ async fn fenced<B: Bucket>(bucket: &B, node: &NodeId, force: bool) -> Result<Str
     let timing = Timing::default();
     for _ in 0..RENEWALS_MAX {
         let found = heartbeats::read(bucket, node.clone()).await?;
-        let standing = found.as_ref().map(|heartbeat| heartbeat.standing(&timing));
-        match standing {
-            Some(Standing::Fenced) => return Ok(format!("{node} is fenced already")),
-            Some(Standing::Released) => {
-                return Ok(format!("{node} has released its lease and holds no actor: nothing to fence"));
+        // Without a heartbeat its actors are held until it is fenced (R-LEASE-7).
+        if let Some(heartbeat) = &found {
+            match heartbeat.standing(&timing) {
+                Standing::Fenced => return Ok(format!("{node} is fenced already")),
+                Standing::Released => {
+                    return Ok(format!("{node} has released its lease and holds no actor: nothing to fence"));
+                }
+                Standing::Live => {}
+                Standing::Silent | Standing::Unreadable if force => {}
+                Standing::Silent | Standing::Unreadable => return Err(refused(heartbeat, &timing)),
             }
-            Some(Standing::Live) => {}
-            _ if force => {}
-            _ => return Err(refused(node, found.as_ref(), &timing)),
         }
+        let said = fenced_text(node, found.as_ref(), &timing);
         if write(bucket, node, found, &timing).await? {
-            let free = say::age(timing.lapse(timing.ttl));
-            return Ok(format!(
-                "{node} is fenced: its process stops at its next heartbeat, and its actors are free {free} after the \
-                 last one; a service manager that restarts it brings it back as a new process"
-            ));
+            return Ok(said);
         }
     }
     let sentence = format!(
@@ -61,19 +60,47 @@ async fn fenced<B: Bucket>(bucket: &B, node: &NodeId, force: bool) -> Result<Str
     Err(Failure::new(Status::Bucket, sentence))
 }
 
-/// Why an id that no live node has is not fenced.
-fn refused(node: &NodeId, found: Option<&Heartbeat>, timing: &Timing) -> Failure {
-    let reason = match found.map(|heartbeat| (heartbeat, &heartbeat.record)) {
-        None => format!(
-            "there is no heartbeat of {node}: check the id with wasmkeep cluster status; if it was deleted"
+/// What follows from a fence that is written now, and when. A fence keeps the date of the last live write, and nodes
+/// wait until that has passed by their clocks, too (R-LEASE-9).
+fn fenced_text(node: &NodeId, found: Option<&Heartbeat>, timing: &Timing) -> String {
+    let now_ms = heartbeats::now().wall_ms;
+    let record = found.and_then(|heartbeat| heartbeat.record.as_ref().ok());
+    let (dated_ms, ttl) = record.map_or((now_ms, timing.ttl), |record| (record.written_at_ms, record.ttl));
+    let lapse = timing.lapse(ttl);
+    let free = Duration::from_millis(dated_ms.max(now_ms)) + lapse;
+    let free_ms = u64::try_from(free.as_millis()).unwrap_or(u64::MAX);
+    let at = i64::try_from(free_ms).map_or_else(|_| free_ms.to_string(), say::time);
+    let left = say::age(Duration::from_millis(free_ms.saturating_sub(now_ms)));
+    let process = match found {
+        Some(_) => "its process stops at its next heartbeat, and its actors are free",
+        None => "there was no heartbeat of it; what it held is free",
+    };
+    let ahead = Duration::from_millis(dated_ms.saturating_sub(now_ms));
+    let why = match ahead > timing.skew {
+        true => format!(
+            ", {} after the date of its last heartbeat, which is {} ahead of this machine's clock: one of the two is wrong",
+            say::age(lapse),
+            say::age(ahead)
         ),
-        Some((_, Err(error))) => {
+        false => String::new(),
+    };
+    format!(
+        "{node} is fenced: {process} at {at} at the latest, in {left}{why}; a service manager that restarts it brings it \
+         back as a new process"
+    )
+}
+
+/// Why a node that is not live is not fenced.
+fn refused(found: &Heartbeat, timing: &Timing) -> Failure {
+    let node = &found.node;
+    let reason = match &found.record {
+        Err(error) => {
             format!("nodes/{node} is no heartbeat this version reads ({error}): if it ever was")
         }
-        Some((heartbeat, Ok(record))) => format!(
+        Ok(record) => format!(
             "{node} has not renewed its lease for {}, and the live nodes of its cluster fence it {} after its last \
              write: if there is none",
-            say::age(heartbeat.age(record)),
+            say::age(found.age(record)),
             say::age(timing.lapse(record.ttl))
         ),
     };

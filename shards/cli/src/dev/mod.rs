@@ -15,8 +15,9 @@ use std::{
     thread,
 };
 
+use signal_hook::iterator::Signals;
 use wasmkeep_node::{
-    Interrupt, Node,
+    Node,
     config::{ClassConfig, ComponentConfig},
 };
 use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability};
@@ -29,9 +30,7 @@ use self::{
 use crate::{
     args::Dev,
     exit::{Failure, Status},
-    logs,
-    serve::{Values, node_config, start, stop},
-    signals,
+    serve::{Values, node_config, signals, stop},
 };
 
 enum Happening {
@@ -55,8 +54,7 @@ pub fn dev(flags: Dev) -> Result<(), Failure> {
     let class = flags.class.clone().map_or_else(|| project.class(), Ok)?;
     let env = Values::read(&flags.env)?.of(Some(&class));
     let (sender, happenings) = mpsc::channel();
-    let told = signals::take()?;
-    forward(told.clone(), &sender);
+    forward(signals()?, &sender);
     let changed = sender.clone();
     // The receiver is gone only when the process ends.
     let tell = move || drop(changed.send(Happening::Changed));
@@ -75,7 +73,6 @@ pub fn dev(flags: Dev) -> Result<(), Failure> {
         class,
         env,
         flags,
-        told,
         sender,
         building: None,
         again: false,
@@ -94,10 +91,10 @@ pub fn dev(flags: Dev) -> Result<(), Failure> {
 }
 
 /// Tells of the first signal.
-fn forward(told: Interrupt, sender: &mpsc::Sender<Happening>) {
+fn forward(mut signals: Signals, sender: &mpsc::Sender<Happening>) {
     let sender = sender.clone();
     thread::spawn(move || {
-        told.wait();
+        signals.forever().next();
         let _ = sender.send(Happening::Signal);
     });
 }
@@ -110,7 +107,6 @@ struct Session {
     class: ActorClass,
     env: Arc<Vec<(String, String)>>,
     flags: Dev,
-    told: Interrupt,
     sender: mpsc::Sender<Happening>,
     building: Option<Building>,
     /// Something changed while cargo ran.
@@ -193,8 +189,8 @@ impl Session {
         let mut config = node_config(self.flags.node.clone(), vec![class], None)?;
         config.line_numbers = true;
         let data_dir = config.data_dir.clone();
-        let node = start(config, &self.told)?;
-        logs::announce(format!("listening on http://{}", node.address()));
+        let node = Node::start(config)?;
+        println!("listening on http://{}", node.address());
         talk(&invitation(&self.class, &node.address().to_string(), &data_dir));
         Ok(Serving { node, wasm })
     }
@@ -209,5 +205,5 @@ fn invitation(class: &ActorClass, address: &str, data_dir: &Path) -> String {
 
 /// Stdout is for data; this is talk.
 fn talk(sentence: &str) {
-    logs::say(sentence);
+    eprintln!("wasmkeep: {sentence}");
 }

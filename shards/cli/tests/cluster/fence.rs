@@ -52,12 +52,11 @@ fn a_node_that_renews_meanwhile_is_fenced_and_finds_out_at_its_next_write() {
 
 // R-OPS-2
 #[test]
-fn an_id_that_no_live_node_has_is_refused_without_force() {
+fn a_node_that_is_not_live_is_refused_without_force() {
     let bucket = Bucket::new();
     put(&bucket, "dead", &heartbeat(60_000));
     bucket.put("nodes/odd", b"x");
     for (node, part) in [
-        ("mistyped", "there is no heartbeat of mistyped"),
         ("dead", "dead has not renewed its lease for 1m"),
         ("odd", "nodes/odd is no heartbeat this version reads"),
     ] {
@@ -68,6 +67,31 @@ fn an_id_that_no_live_node_has_is_refused_without_force() {
     assert_eq!(bucket.keys(), ["nodes/dead", "nodes/odd"]);
     assert!(get(&bucket, "dead").is_live());
     assert_eq!(fence(&bucket, "Not-An-Id", &[]).status, 2);
+}
+
+// R-OPS-2, R-LEASE-7
+#[test]
+fn a_node_without_a_heartbeat_is_fenced_as_any_other() {
+    let bucket = Bucket::new();
+    let said = fence(&bucket, "deleted", &[]).done();
+    assert!(said.stdout.contains("there was no heartbeat of it"), "{said:?}");
+    assert_eq!(get(&bucket, "deleted").state, UNWATCHED);
+}
+
+// R-OPS-2, R-LEASE-9
+#[test]
+fn the_moment_when_a_fenced_nodes_actors_are_free_is_told_and_follows_its_date() {
+    let bucket = Bucket::new();
+    put(&bucket, "a", &heartbeat(0));
+    let said = fence(&bucket, "a", &[]).done();
+    assert!(said.stdout.contains("at the latest, in 15.0s;"), "{said:?}");
+    let ahead = NodeRecord { written_at_ms: now_ms() + 480_000, ..heartbeat(0) };
+    put(&bucket, "ahead", &ahead);
+    let said = fence(&bucket, "ahead", &[]).done();
+    let free = i64::try_from(ahead.written_at_ms + 15_000).unwrap();
+    let free = chrono::DateTime::from_timestamp_millis(free).unwrap().format("%Y-%m-%dT%H:%M:%S%.3fZ");
+    assert!(said.stdout.contains(&format!("free at {free} at the latest, in 8m")), "{said:?} {free}");
+    assert!(said.stdout.contains("ahead of this machine's clock"), "{said:?}");
 }
 
 // R-OPS-2, R-LEASE-7

@@ -95,22 +95,8 @@ impl Node {
         Node::run(wasmkeep(), data_dir, arguments)
     }
 
-    /// A node whose stderr is `stderr`, which nothing here reads.
-    pub fn start_logging_to(stderr: Stdio, flags: &[&str]) -> Node {
-        let folder = tempfile::tempdir().unwrap();
-        let mut arguments = samples();
-        arguments.extend(flags.iter().map(ToString::to_string));
-        let mut node = Node::spawn(wasmkeep(), folder.path(), &arguments, stderr);
-        node._folder = Some(folder);
-        node
-    }
-
-    fn run(command: Command, data_dir: &Path, arguments: &[String]) -> Node {
-        Node::spawn(command, data_dir, arguments, Stdio::piped())
-    }
-
     /// Two shards unless `arguments` say how many, whatever suits the machine: that requests cross shards is tested too.
-    fn spawn(mut command: Command, data_dir: &Path, arguments: &[String], stderr: Stdio) -> Node {
+    fn run(mut command: Command, data_dir: &Path, arguments: &[String]) -> Node {
         share_compiled_code(data_dir);
         let listen = arguments.iter().find(|argument| argument.starts_with("--listen="));
         let listen = listen.map_or("--listen=127.0.0.1:0", String::as_str);
@@ -123,22 +109,27 @@ impl Node {
             .args(arguments)
             .args(shards)
             .stdout(Stdio::piped())
-            .stderr(stderr)
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let log = Arc::new(Mutex::new(String::new()));
-        let mut reader = child.stderr.take().map(|stderr| follow(stderr, Arc::clone(&log)));
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let sink = Arc::clone(&log);
+        let reader = std::thread::spawn(move || {
+            let mut line = String::new();
+            while matches!(stderr.read_line(&mut line), Ok(1..)) {
+                sink.lock().unwrap().push_str(&std::mem::take(&mut line));
+            }
+        });
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let Some(address) = line.trim().strip_prefix("listening on http://") else {
             let status = child.wait().unwrap();
-            if let Some(reader) = reader.take() {
-                reader.join().unwrap();
-            }
+            reader.join().unwrap();
             panic!("the node did not start ({status}): {}", log.lock().unwrap());
         };
         let address = address.parse().unwrap();
-        Node { child, address, log, reader, data_dir: data_dir.to_owned(), _folder: None }
+        Node { child, address, log, reader: Some(reader), data_dir: data_dir.to_owned(), _folder: None }
     }
 
     pub fn pid(&self) -> u32 {
@@ -238,17 +229,6 @@ impl Drop for Node {
     }
 }
 
-/// Reads lines into `log` until the end.
-pub fn follow(from: impl Read + Send + 'static, log: Arc<Mutex<String>>) -> JoinHandle<()> {
-    std::thread::spawn(move || {
-        let mut from = BufReader::new(from);
-        let mut line = String::new();
-        while matches!(from.read_line(&mut line), Ok(1..)) {
-            log.lock().unwrap().push_str(&std::mem::take(&mut line));
-        }
-    })
-}
-
 /// What came back.
 #[derive(Debug)]
 pub struct Answer {
@@ -307,8 +287,7 @@ pub fn run(command: &mut Command) -> (Option<i32>, String, String) {
     (status.code(), stdout, stderr)
 }
 
-/// Waits for the end of a process.
-pub fn wait(child: &mut Child) -> ExitStatus {
+fn wait(child: &mut Child) -> ExitStatus {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
