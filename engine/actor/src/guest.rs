@@ -28,6 +28,9 @@ pub enum Refusal {
     /// This node does not hold the actor, or no longer.
     #[error("{0}; retry")]
     NotHeld(String),
+    /// Its data cannot be had now, and this node gives the actor up: another one may try.
+    #[error("{0}; retry")]
+    Unavailable(String),
     /// `on-init` failed; it is tried again at the next event.
     #[error("the actor's on-init failed: {0}")]
     Init(String),

@@ -74,6 +74,11 @@ impl CodeCache {
         self.folder.join(format!("{digest}-{:016x}.bin", self.engine))
     }
 
+    /// Whether there is a file of it, whole or not.
+    pub(crate) fn has(&self, digest: &str) -> bool {
+        self.path(digest).exists()
+    }
+
     /// The compiled component, if there is a whole one.
     pub(crate) fn load(&self, engine: &Engine, digest: &str) -> Option<Component> {
         let path = self.path(digest);

@@ -164,7 +164,7 @@ pub(crate) fn load(
     wasm: &[u8],
 ) -> Result<Version, LoadError> {
     check_is_component(wasm)?;
-    let digest = hex(&Sha256::digest(wasm));
+    let digest = digest(wasm);
     let component = match shared.cache.load(&shared.engine, &digest) {
         Some(component) => component,
         None => {
@@ -181,6 +181,11 @@ pub(crate) fn load(
     let exports = HookExports::find(&component, hooks);
     let id = digest[..ID_DIGITS].to_owned();
     Ok(Version(Arc::new(Loaded { shared: Arc::clone(shared), pre, handle, exports, id, hooks })))
+}
+
+/// By which a component is known.
+pub(crate) fn digest(wasm: &[u8]) -> String {
+    hex(&Sha256::digest(wasm))
 }
 
 fn hex(bytes: &[u8]) -> String {

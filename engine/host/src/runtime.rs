@@ -103,6 +103,12 @@ impl Runtime {
         Ok(Self(Arc::new(shared)))
     }
 
+    /// Whether there is code of this component, so that loading it takes no time.
+    #[must_use]
+    pub fn is_compiled(&self, wasm: &[u8]) -> bool {
+        self.0.cache.has(&load::digest(wasm))
+    }
+
     /// Checks, compiles (or finds compiled) and links the component of an actor class. Blocks, for seconds if a
     /// large component has to be compiled: not to be called on a shard.
     ///

@@ -2,6 +2,8 @@
 //!
 //! Owns the choice and the words of a refusal. It knows no connection: who opens one reports how it went.
 
+mod hints;
+
 use std::collections::BTreeMap;
 
 use crate::{
@@ -12,6 +14,7 @@ use crate::{
     ownership::{Denial, Owner},
     view::View,
 };
+pub use hints::{Heard, Hints};
 
 /// Where a request comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +180,37 @@ pub enum Trouble {
     Untrusted,
     /// No answer within [`crate::limits::FORWARD_ANSWER`].
     Silent,
+}
+
+/// Why a node surely did nothing with what it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotExecuted {
+    /// It says that the actor is not its own, or not any more.
+    Elsewhere,
+    /// The same, because it stops: it gives up all it has, and its records may not say so yet.
+    Stopping,
+    /// No connection to it could be opened.
+    NotOpened,
+}
+
+impl NotExecuted {
+    /// What the value of [`crate::headers::ELSEWHERE`] says.
+    #[must_use]
+    pub fn of_header(value: &[u8]) -> Self {
+        if value == crate::headers::ELSEWHERE_STOPPING.as_bytes() { Self::Stopping } else { Self::Elsewhere }
+    }
+
+    /// Whether the record is read again and the request sent on. `keeps`: [`Here::keeps`].
+    ///
+    /// What another node disowned has run nowhere, whatever it is. What could not be sent goes on only if it may wait
+    /// for a takeover; without waits it is answered at once, as the node did not answer.
+    #[must_use]
+    pub fn goes_on(self, ask: Ask, keeps: bool) -> bool {
+        match self {
+            Self::Elsewhere | Self::Stopping => ask.origin != Origin::Peer,
+            Self::NotOpened => ask.may_wait() && keeps,
+        }
+    }
 }
 
 /// What to do about it.

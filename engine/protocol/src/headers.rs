@@ -9,8 +9,12 @@ pub const NODE: &str = "x-wasmkeep-node";
 /// The node that sent a request on to this one: it goes no further (R-FWD-1).
 pub const FORWARDED: &str = "x-wasmkeep-forwarded";
 
-/// In a node's answer to another: it does not hold the actor and did nothing with the request.
+/// In a node's answer to another: it does not hold the actor and did nothing with the request. The value is
+/// [`ELSEWHERE_STOPPING`] or anything else.
 pub const ELSEWHERE: &str = "x-wasmkeep-elsewhere";
+
+/// It does not because it stops: it gives up whatever it holds.
+pub const ELSEWHERE_STOPPING: &str = "stopping";
 
 /// The actor that called, on a signed call between nodes only (R-CALL-2).
 pub const CALLER: &str = "x-wasmkeep-caller";

@@ -2,6 +2,7 @@
 
 mod actor;
 mod cluster;
+mod parse;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -9,7 +10,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use wasmkeep_bucket::BucketUrl;
 use wasmkeep_node::{
     config::OutboundRange,
-    runtime::placement::{IO_MEMORY_BYTES, RING_DEPTH},
+    runtime::{
+        placement::{IO_MEMORY_BYTES, RING_DEPTH},
+        watchdog::FROZEN_AFTER,
+    },
 };
 use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability, lease::Timing, limits};
 
@@ -19,9 +23,9 @@ pub use cluster::{ClusterCommand, ClusterStatus, Fence, Forget};
 /// A self-hosted platform of actors: WebAssembly components, each with its own SQLite database.
 #[derive(Debug, Parser)]
 #[command(name = "wasmkeep", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "Begin:   wasmkeep new counter\n\
-         try it:  wasmkeep serve --actor counter=counter.wasm\n\
-         then:    curl -X POST http://127.0.0.1:8080/actor/counter/alice")]
+#[command(after_help = "Begin:   wasmkeep new guest-book && cd guest-book\n\
+         serve:   wasmkeep dev\n\
+         try it:  curl -X POST http://127.0.0.1:8080/actor/guest-book/lobby -d '{\"name\": \"Ada\"}'")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -36,7 +40,8 @@ pub enum Command {
         after_help = "Exit statuses: 0 stopped cleanly, 2 a flag cannot be used, 3 a component cannot \
         be served, 4 the data directory cannot be used, 5 the address is taken, 6 memlock is too low, \
         7 io_uring is not available, 8 the cores cannot be used as asked, 9 the bucket cannot be used, \
-        14 another process has this node id, 15 the node was fenced, 70 a fault of ours."
+        14 another process has this node id, 15 the node was fenced, 17 a shard made no progress, 18 a second \
+        signal ended it at once, 70 a fault of ours."
     )]
     Serve(Box<Serve>),
     /// Serve the sample actors and print what to try.
@@ -77,7 +82,7 @@ pub struct Serve {
     pub stateless: Option<PathBuf>,
 
     /// Serve actors of CLASS with this component; repeat for more classes.
-    #[arg(long = "actor", value_name = "CLASS=FILE.wasm", value_parser = parse_pair::<ActorClass, PathBuf>)]
+    #[arg(long = "actor", value_name = "CLASS=FILE.wasm", value_parser = parse::actor)]
     pub actors: Vec<(ActorClass, PathBuf)>,
 
     /// Values for actors, one NAME=VALUE a line; for every class, or for one as CLASS=FILE. Repeatable.
@@ -85,12 +90,12 @@ pub struct Serve {
     pub env: Vec<EnvFile>,
 
     /// Who may reach CLASS from outside: open, existing, existing:NAME or internal. Repeatable.
-    #[arg(long = "access", value_name = "CLASS=RULE", value_parser = parse_pair::<ActorClass, Rule>)]
+    #[arg(long = "access", value_name = "CLASS=RULE", value_parser = parse::access)]
     pub access: Vec<(ActorClass, Rule)>,
 
     /// What is in the bucket before an answer of CLASS leaves: event (what was written durably) or gate (every
     /// write it could have seen). Repeatable.
-    #[arg(long = "durability", value_name = "CLASS=WHEN", value_parser = parse_pair::<ActorClass, Durability>)]
+    #[arg(long = "durability", value_name = "CLASS=WHEN", value_parser = parse::durability)]
     pub durability: Vec<(ActorClass, Durability)>,
 
     /// How the node itself runs.
@@ -113,8 +118,8 @@ pub struct Demo {
 /// `wasmkeep new`
 #[derive(Debug, Args)]
 pub struct New {
-    /// Name of the project, of its folder and of the class: small letters, digits and hyphens.
-    #[arg(value_name = "NAME")]
+    /// Name of the project, of its folder and of the class: a small letter, then small letters, digits and hyphens.
+    #[arg(value_name = "NAME", value_parser = parse::class)]
     pub name: ActorClass,
 
     /// Language of the actor.
@@ -133,7 +138,7 @@ pub enum Lang {
 #[derive(Debug, Args)]
 pub struct Dev {
     /// Class to serve the actor as [default: the name of the package].
-    #[arg(long, value_name = "CLASS")]
+    #[arg(long, value_name = "CLASS", value_parser = parse::class)]
     pub class: Option<ActorClass>,
 
     /// Values for the actors, one NAME=VALUE a line. Repeatable.
@@ -148,8 +153,8 @@ pub struct Dev {
 /// Flags of a node, whatever it serves.
 #[derive(Debug, Clone, Args)]
 pub struct Node {
-    /// Where clients connect.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    /// Where clients connect; a name is looked up once.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = parse::address)]
     pub listen: SocketAddr,
 
     /// Where databases and compiled code are kept; made when missing.
@@ -165,7 +170,7 @@ pub struct Node {
     pub allow_outbound: Vec<OutboundRange>,
 
     /// Client connections at once; lowered to fit the open-file limit.
-    #[arg(long, value_name = "N", default_value_t = limits::CONNECTIONS_MAX, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = limits::CONNECTIONS_MAX, value_parser = parse::at_least_one)]
     pub max_connections: usize,
 
     /// The bucket and the cluster.
@@ -196,7 +201,7 @@ pub struct Cluster {
 
     /// Address of the listener for other nodes, with TLS, like 0.0.0.0:7443. Needed unless --cluster-plaintext
     /// accept; give it with --cluster-advertise.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse::address)]
     pub cluster_listen: Option<SocketAddr>,
 
     /// URL at which other nodes reach that listener: https://HOST:PORT.
@@ -234,7 +239,7 @@ pub enum Plaintext {
 #[command(next_help_heading = "Limits")]
 pub struct ActorLimits {
     /// Actors in memory at once; beyond it the least recently used one hibernates.
-    #[arg(long, value_name = "N", default_value_t = limits::RESIDENT_MAX, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = limits::RESIDENT_MAX, value_parser = parse::at_least_one)]
     pub max_resident: usize,
 
     /// Idle seconds after which an actor hibernates.
@@ -246,7 +251,7 @@ pub struct ActorLimits {
     pub event_limit_secs: Seconds,
 
     /// Events that may wait for one actor; the next one gets 503.
-    #[arg(long, value_name = "N", default_value_t = limits::MAILBOX_EVENTS_MAX, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value_t = limits::MAILBOX_EVENTS_MAX, value_parser = parse::at_least_one)]
     pub mailbox: usize,
 
     /// Linear memory of one actor, in MiB (1 to 4096).
@@ -275,7 +280,7 @@ pub struct ActorLimits {
 pub struct Placement {
     /// Shards, each an executor on a core of its own [default: one for each core of --cpuset; without that, one core less
     /// than there are, which is left to the bucket and to work that blocks].
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
     pub shards: Option<usize>,
 
     /// Cores shards may run on, like 0-3,8, each on one of them [default: those this process may use].
@@ -302,6 +307,11 @@ pub struct Placement {
     /// Log who held a core for longer than this many milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 20)]
     pub stall_after_ms: u64,
+
+    /// On a node with a bucket: end the process, and with it the lease, when a shard makes no progress for so many
+    /// seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = Seconds(FROZEN_AFTER))]
+    pub frozen_after_secs: Seconds,
 }
 
 /// The bucket of a command.
@@ -330,32 +340,10 @@ impl FromStr for EnvFile {
             None => Ok(Self { class: None, file: text.into() }),
             Some((class, "")) => Err(format!("no file follows '{class}='")),
             Some((class, file)) => {
-                let class = class.parse().map_err(|error| format!("the class '{class}': {error}"))?;
+                let class = parse::class(class).map_err(|error| format!("the class '{class}': {error}"))?;
                 Ok(Self { class: Some(class), file: file.into() })
             }
         }
-    }
-}
-
-fn parse_pair<A, B>(text: &str) -> Result<(A, B), String>
-where
-    A: FromStr<Err: std::fmt::Display>,
-    B: FromStr<Err: std::fmt::Display>,
-{
-    let (left, right) = text.split_once('=').ok_or("write it as CLASS=VALUE")?;
-    if right.is_empty() {
-        return Err("nothing follows the '='".into());
-    }
-    let left = left.parse().map_err(|error| format!("the class '{left}' cannot be used: {error}"))?;
-    let right = right.parse().map_err(|error: B::Err| error.to_string())?;
-    Ok((left, right))
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("must be at least 1".into()),
-        Ok(number) => Ok(number),
-        Err(_) => Err("must be a whole number".into()),
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::{path::Path, sync::Arc};
 
-use wasmkeep_node::{Node, config::ClassConfig};
+use wasmkeep_node::config::{ClassConfig, ComponentConfig};
 use wasmkeep_protocol::{access::Rule, durability::Durability};
 
 use crate::{
     args::Demo,
     exit::{Failure, Status},
-    serve::{component, node_config, run, signals},
+    logs,
+    serve::{component, node_config, run, start},
+    signals,
 };
 
 /// The sample classes, each from a file of its name.
@@ -30,13 +32,13 @@ pub fn demo(flags: Demo) -> Result<(), Failure> {
     }
     let stateless = sample(&flags.samples, SITE)?;
     let config = node_config(flags.node, classes, Some(stateless))?;
-    let signals = signals()?;
-    let node = Node::start(config)?;
-    println!("{}", invitation(&node.address().to_string()));
-    run(node, signals)
+    let told = signals::take()?;
+    let node = start(config, &told)?;
+    logs::announce(invitation(&node.address().to_string()));
+    run(node, &told)
 }
 
-fn sample(folder: &Path, file: &str) -> Result<wasmkeep_node::config::ComponentConfig, Failure> {
+fn sample(folder: &Path, file: &str) -> Result<ComponentConfig, Failure> {
     let path = folder.join(file);
     if !path.exists() {
         let sentence = format!(

@@ -8,6 +8,8 @@ use wasmkeep_node::{
 };
 use wasmkeep_protocol::lease::Exit;
 
+use crate::logs;
+
 /// Exit statuses. Documented in the help of each command; a number never changes its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -46,6 +48,10 @@ pub enum Status {
     Fenced = 15,
     /// Nothing on this machine builds components.
     Toolchain = 16,
+    /// A shard of a node with a bucket made no progress, so that the node gave its lease up.
+    Frozen = 17,
+    /// A second signal ended it before it had stopped.
+    CutShort = 18,
     /// A fault of ours.
     Internal = 70,
 }
@@ -54,6 +60,13 @@ impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
         Self::from(status as u8)
     }
+}
+
+/// Ends the process at once, with what was logged written: other threads are still at work, which the usual end would
+/// pull the ground from under.
+pub fn now(status: Status) -> ! {
+    logs::flush();
+    signal_hook::low_level::exit(i32::from(status as u8))
 }
 
 /// Why a command failed: one sentence, and its status.
@@ -92,6 +105,8 @@ impl From<Exit> for Failure {
 impl From<NodeError> for Failure {
     fn from(error: NodeError) -> Self {
         let status = match &error {
+            // As asked.
+            NodeError::Interrupted => Status::Clean,
             NodeError::Component { .. } => Status::Component,
             NodeError::DataDir { .. } | NodeError::DataDirInUse(_) => Status::DataDir,
             NodeError::Listen(_) => Status::Address,

@@ -1,6 +1,8 @@
 //! `wasmkeep`: the node and the operator's command line in one binary.
 //!
 //! The composition root: only this crate reads flags, files and signals, and only it ends the process.
+// These macros wait for whoever reads, and panic when nobody does.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod actor;
 mod args;
@@ -13,8 +15,12 @@ mod logs;
 mod new;
 mod say;
 mod serve;
+mod signals;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, ErrorKind, Write},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use mimalloc::MiMalloc;
@@ -30,13 +36,15 @@ use crate::{
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
+    let ended = std::panic::catch_unwind(run).unwrap_or(exit::Status::Internal);
+    logs::flush();
+    ended.into()
+}
+
+fn run() -> exit::Status {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version go to stdout and are no failure.
-            let _ = error.print();
-            return if error.use_stderr() { exit::Status::Usage.into() } else { exit::Status::Clean.into() };
-        }
+        Err(error) => return refuse(&error),
     };
     logs::start(if matches!(cli.command, Command::Dev(_)) { Reader::Person } else { Reader::OfStderr });
     if !matches!(cli.command, Command::New(_) | Command::Dev(_)) {
@@ -52,10 +60,20 @@ fn main() -> ExitCode {
         Command::Dev(flags) => dev::dev(*flags),
     };
     match ended {
-        Ok(()) => exit::Status::Clean.into(),
+        Ok(()) => exit::Status::Clean,
         Err(failure) => {
-            eprintln!("wasmkeep: {failure}");
-            failure.status.into()
+            logs::say(&failure);
+            failure.status
         }
+    }
+}
+
+/// Flags that cannot be used, or what is no failure: help and version, which go to stdout.
+fn refuse(error: &clap::Error) -> exit::Status {
+    let written = error.print().and_then(|()| io::stdout().flush());
+    match written {
+        _ if error.use_stderr() => exit::Status::Usage,
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => exit::Status::Output,
+        _ => exit::Status::Clean,
     }
 }

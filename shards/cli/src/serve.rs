@@ -5,15 +5,13 @@ mod values;
 
 use std::{
     collections::{BTreeMap, HashSet},
-    io::Write,
     path::Path,
-    sync::{Arc, OnceLock},
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
-use signal_hook::{consts::TERM_SIGNALS, iterator::Signals};
 use wasmkeep_node::{
-    Config, Node,
+    Config, Interrupt, Node, NodeError,
     config::{ActorLimits, ClassConfig, ClusterConfig, ClusterListener, ComponentConfig},
 };
 use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability, lease::Exit, limits, trust};
@@ -21,7 +19,8 @@ use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability, lease:
 pub(crate) use self::values::Values;
 use crate::{
     args::{self, Plaintext, Serve},
-    exit::{Failure, Status},
+    exit::{self, Failure, Status},
+    logs, signals,
 };
 
 /// Runs a node until it is told to stop.
@@ -30,40 +29,59 @@ use crate::{
 /// One sentence and the status of the process.
 pub fn serve(flags: Serve) -> Result<(), Failure> {
     let config = config(flags)?;
-    let signals = signals()?;
-    let node = Node::start(config)?;
-    println!("listening on http://{}", node.address());
-    run(node, signals)
+    let told = signals::take()?;
+    let node = start(config, &told)?;
+    logs::announce(format!("listening on http://{}", node.address()));
+    run(node, &told)
 }
 
-/// Takes the signals that end the process, from now on.
-pub(crate) fn signals() -> Result<Signals, Failure> {
-    Signals::new(TERM_SIGNALS)
-        .map_err(|error| Failure::new(Status::Internal, format!("signals cannot be handled: {error}")))
+/// Starts a node. The process ends at once and cleanly when it is told to stop meanwhile, and later when a shard of the
+/// node freezes: not even a stop would come to its end then.
+pub(crate) fn start(config: Config, told: &Interrupt) -> Result<Node, Failure> {
+    let node = match Node::start(config, told) {
+        Err(NodeError::Interrupted) => {
+            tracing::info!("{}", NodeError::Interrupted);
+            exit::now(Status::Clean)
+        }
+        started => started?,
+    };
+    let frozen = node.frozen();
+    std::thread::spawn(move || {
+        if let Some(frozen) = frozen() {
+            tracing::error!("{frozen}: this node gives its lease up and ends");
+            exit::now(Status::Frozen);
+        }
+    });
+    Ok(node)
 }
 
-/// Waits for the first signal and stops the node.
-pub(crate) fn run(node: Node, mut signals: Signals) -> Result<(), Failure> {
-    // A closed stdout is no reason not to serve.
-    let _ = std::io::stdout().flush();
-    let ended = watch_membership(&node, &signals);
-    signals.forever().next();
-    if let Some(exit) = ended.get() {
+/// Waits until the node is told to stop, or ends by itself, and stops it.
+pub(crate) fn run(node: Node, told: &Interrupt) -> Result<(), Failure> {
+    let (ended, why) = mpsc::channel();
+    watch(told, &node, &ended);
+    if let Ok(Some(exit)) = why.recv() {
         tracing::error!("{exit}");
     }
     stop(node)
 }
 
-/// Stops the node after a first signal. A second one ends the process at once.
+/// Tells `ended` when the node is to stop: nothing when it was told to, and how its membership ended when it has.
+fn watch(told: &Interrupt, node: &Node, ended: &mpsc::Sender<Option<Exit>>) {
+    let (sender, told) = (ended.clone(), told.clone());
+    // The receiver is gone once the node stops for another reason.
+    std::thread::spawn(move || {
+        told.wait();
+        let _ = sender.send(None);
+    });
+    if let Some(wait) = node.ending() {
+        let sender = ended.clone();
+        std::thread::spawn(move || sender.send(wait()));
+    }
+}
+
+/// Stops the node in order.
 pub(crate) fn stop(node: Node) -> Result<(), Failure> {
     tracing::info!("stopping: events in flight have {:?}", limits::STOP_GRACE);
-    for &signal in TERM_SIGNALS {
-        // Conditional on the flag, which is set already.
-        let armed = Arc::new(std::sync::atomic::AtomicBool::new(true));
-        if let Err(error) = signal_hook::flag::register_conditional_shutdown(signal, 1, armed) {
-            tracing::warn!("a second signal will not end the process at once: {error}");
-        }
-    }
     let stopped = node.stop(limits::STOP_GRACE);
     if stopped.cut > 0 {
         tracing::warn!(actors = stopped.cut, "events that did not end in time were cut");
@@ -83,30 +101,21 @@ pub(crate) fn stop(node: Node) -> Result<(), Failure> {
     }
 }
 
-/// Ends the wait for signals when the node's membership ends by itself; what it ended with.
-fn watch_membership(node: &Node, signals: &Signals) -> Arc<OnceLock<Exit>> {
-    let ended = Arc::new(OnceLock::new());
-    if let Some(wait) = node.ending() {
-        let (ended, handle) = (Arc::clone(&ended), signals.handle());
-        std::thread::spawn(move || {
-            if let Some(exit) = wait() {
-                let _ = ended.set(exit);
-            }
-            handle.close();
-        });
-    }
-    ended
-}
-
 fn config(flags: Serve) -> Result<Config, Failure> {
     let Serve { stateless, actors, env, access, durability, node } = flags;
     if actors.is_empty() && stateless.is_none() {
         let sentence = "nothing to serve: add --actor CLASS=FILE.wasm, or the path of a stateless component";
         return Err(Failure::new(Status::Usage, sentence));
     }
-    let classes: HashSet<&ActorClass> = actors.iter().map(|(class, _)| class).collect();
-    if classes.len() < actors.len() {
-        return Err(Failure::new(Status::Usage, "a class is given twice: use --actor once for each class"));
+    let mut classes: HashSet<&ActorClass> = HashSet::new();
+    for (class, _) in &actors {
+        if !classes.insert(class) {
+            let sentence = format!("the class {class} is given twice: use --actor once for each class");
+            return Err(Failure::new(Status::Usage, sentence));
+        }
+    }
+    if let Some(path) = &stateless {
+        check_is_no_pair(path)?;
     }
     let known = |class: &ActorClass, flag: &str| {
         if classes.contains(class) {
@@ -151,6 +160,17 @@ fn config(flags: Serve) -> Result<Config, Failure> {
     node_config(node, configured, stateless)
 }
 
+/// A class and its file without the flag in front of them are taken for the path of a stateless component.
+fn check_is_no_pair(path: &Path) -> Result<(), Failure> {
+    let text = path.to_string_lossy();
+    match text.split_once('=') {
+        Some((class, _)) if class.parse::<ActorClass>().is_ok() && !path.exists() => {
+            Err(Failure::new(Status::Usage, format!("there is no file {path:?}: write --actor {text}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A node's configuration from its flags and what it serves.
 pub(crate) fn node_config(
     flags: args::Node,
@@ -185,6 +205,9 @@ pub(crate) fn node_config(
             body_bytes_max: limits.max_body_mib << 20,
         },
         stall_after: Duration::from_millis(flags.placement.stall_after_ms),
+        frozen_after: flags.placement.frozen_after_secs.0,
+        while_compiling: logs::while_compiling,
+        log_lines_lost: logs::lost(),
         placement: placement::from_flags(flags.placement)?,
     })
 }

@@ -107,6 +107,15 @@ impl Drop for Dev {
     }
 }
 
+#[test]
+fn a_machine_without_cargo_is_told_what_to_install() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("Cargo.toml"), "[package]\nname = \"a\"\n").unwrap();
+    let mut dev = in_folder(wasmkeep(), folder.path());
+    let (status, _, stderr) = run(dev.arg("dev").env("PATH", folder.path()).env_remove("CARGO"));
+    assert!(status == Some(16) && stderr.contains("cargo is not installed"), "{status:?} {stderr}");
+}
+
 /// One connection that stays open over changes.
 struct Connection(BufReader<TcpStream>);
 

@@ -34,7 +34,8 @@ fn what_cannot_be_served_is_one_sentence_and_its_own_status() {
     let values = format!("--env={}", folder.path().join("missing").display());
     for (arguments, status, part) in [
         (vec![], 2, "nothing to serve: add --actor"),
-        (vec![&*counter, &*counter], 2, "given twice"),
+        (vec![&*counter, &*counter], 2, "the class counter is given twice"),
+        (vec!["counter=counter.wasm"], 2, "write --actor counter=counter.wasm"),
         (vec![&*counter, "--access=other=open"], 2, "add --actor other=FILE.wasm"),
         (vec![&*counter, "--env=other=x"], 2, "add --actor other=FILE.wasm"),
         (vec![&*counter, "--durability=other=gate"], 2, "add --actor other=FILE.wasm"),

@@ -1,6 +1,12 @@
 //! What a node is started with. Reading flags and files is the command line's business.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule, durability::Durability};
 
@@ -37,6 +43,12 @@ pub struct Config {
     pub cluster: Option<ClusterConfig>,
     /// A poll of one actor that holds its core longer than this is logged.
     pub stall_after: Duration,
+    /// A shard of a node with a bucket that makes no progress for longer than this ends the node's part in its cluster.
+    pub frozen_after: Duration,
+    /// Called with a component that is not compiled yet and its size in bytes; what it gives is dropped once that is done.
+    pub while_compiling: fn(&Path, usize) -> Box<dyn Any>,
+    /// Counts log lines that were lost, for the metrics.
+    pub log_lines_lost: Arc<AtomicU64>,
 }
 
 /// A component and the values it sees in its environment.

@@ -10,7 +10,10 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     rc::Rc,
-    sync::{Arc, OnceLock, atomic::AtomicU64},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use prometheus_client::{
@@ -114,7 +117,8 @@ fn latency_histogram() -> Histogram {
 }
 
 impl Metrics {
-    pub(crate) fn new(offload: OffloadPool) -> Self {
+    /// `log_lines_lost` is counted by whoever writes the log.
+    pub(crate) fn new(offload: OffloadPool, log_lines_lost: Arc<AtomicU64>) -> Self {
         let families = Families {
             requests: Family::default(),
             calls: Family::default(),
@@ -141,7 +145,8 @@ impl Metrics {
         outbound.register(&mut registry);
         let cluster = ClusterMetrics::default();
         cluster.register(&mut registry);
-        registry.register_collector(Box::new(RuntimeCollector { watched: Arc::clone(&watched), offload }));
+        let collector = RuntimeCollector { watched: Arc::clone(&watched), offload, log_lines_lost };
+        registry.register_collector(Box::new(collector));
         Self { registry, families, outbound, cluster, watched }
     }
 
@@ -353,6 +358,7 @@ impl ShardMetrics {
 struct RuntimeCollector {
     watched: Arc<OnceLock<Watched>>,
     offload: OffloadPool,
+    log_lines_lost: Arc<AtomicU64>,
 }
 
 impl Collector for RuntimeCollector {
@@ -373,6 +379,8 @@ impl Collector for RuntimeCollector {
             "Jobs off the shards that panicked; expected to be 0",
             &panics,
         )?;
+        let lost = ConstCounter::new(self.log_lines_lost.load(Ordering::Relaxed));
+        encode_one(&mut encoder, "log_lines_lost", "Log lines that nobody read in time", &lost)?;
         let waiting = ConstGauge::new(self.offload.waiting() as i64);
         encode_one(&mut encoder, "offload_waiting", "Jobs waiting for an offload thread", &waiting)
     }

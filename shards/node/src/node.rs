@@ -2,12 +2,15 @@
 
 mod error;
 mod files;
+mod interrupt;
 mod load;
 mod seat;
 
 use std::{
+    any::Any,
     fs::File,
     net::SocketAddr,
+    path::Path,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -15,7 +18,10 @@ use std::{
 use wasmkeep_host::{Runtime, RuntimeConfig};
 use wasmkeep_protocol::{ActorClass, lease::Exit, limits::INSTANCES_AHEAD_PER_SHARD};
 
-pub use self::error::NodeError;
+pub use self::{
+    error::NodeError,
+    interrupt::{Interrupt, Raise},
+};
 use self::{
     files::{fit_open_files, take_data_dir},
     load::{load, load_one},
@@ -27,7 +33,7 @@ use crate::{
     http::{self, Admission, Stats},
     metrics::Watched,
     runtime::{
-        Hooks, OffloadPool, ShardFailed, Shards, offload::OFFLOAD_THREADS, preflight,
+        Frozen, Hooks, OffloadPool, ShardFailed, Shards, Watch, offload::OFFLOAD_THREADS, preflight,
         preflight::open_files_max, start,
     },
     state::{Code, NodeState},
@@ -43,6 +49,8 @@ pub struct Node {
     controls: Vec<flume::Sender<Control>>,
     state: Arc<NodeState>,
     runtime: Runtime,
+    frozen: flume::Receiver<Frozen>,
+    while_compiling: fn(&Path, usize) -> Box<dyn Any>,
     /// Held for the life of the node, so that no second one uses the data directory.
     _lock: File,
 }
@@ -59,20 +67,21 @@ pub struct Stopped {
 }
 
 impl Node {
-    /// Starts a node: checks the machine, takes the data directory and the address, loads the components, starts
-    /// the shards. Returns when it serves.
+    /// Starts a node: checks the machine, takes the data directory and the addresses, loads the components, joins the
+    /// cluster, and only then listens (R-LEASE-8) and starts the shards. Returns when it serves.
     ///
     /// # Errors
-    /// [`NodeError`]; nothing runs then.
-    pub fn start(config: Config) -> Result<Self, NodeError> {
+    /// [`NodeError`]; nothing runs then, but after [`NodeError::Interrupted`]: what was under way when `interrupt` was
+    /// raised goes on until the process ends.
+    pub fn start(config: Config, interrupt: &Interrupt) -> Result<Self, NodeError> {
         wasmkeep_storage::check_sqlite_version()?;
         preflight(&config.placement)?;
         let shards = config.placement.shards;
         let fitted = fit_open_files(&config, open_files_max())?;
         let lock = take_data_dir(&config.data_dir)?;
-        let bound = http::listen(config.listen, shards)?;
+        let for_clients = http::reserve(config.listen)?;
         let for_nodes = config.cluster.as_ref().and_then(|cluster| cluster.listener.as_ref());
-        let for_nodes = for_nodes.map(|listener| http::listen(listener.listen, shards)).transpose()?;
+        let for_nodes = for_nodes.map(|listener| http::reserve(listener.listen)).transpose()?;
         let runtime = Runtime::new(&RuntimeConfig {
             cache_dir: config.data_dir.join("compiled"),
             resident_max: fitted.resident_max + SPARE_INSTANCES + shards * INSTANCES_AHEAD_PER_SHARD,
@@ -81,20 +90,37 @@ impl Node {
         })?;
         let offload = OffloadPool::start(OFFLOAD_THREADS).map_err(NodeError::Thread)?;
         let (controls, controlled): (Vec<_>, Vec<_>) = (0..shards).map(|_| flume::unbounded()).unzip();
-        let state = Arc::new(load(&config, &fitted, &runtime, offload, bound.address, &controls)?);
+        let state = interrupt.or_blocking({
+            let (config, runtime, controls) = (config.clone(), runtime.clone(), controls.clone());
+            let address = for_clients.address();
+            move || load(&config, &fitted, &runtime, offload, address, &controls)
+        })??;
+        let state = Arc::new(state);
         let alarms = Alarms::open(&config, &state)?;
         let epochs = runtime.clone();
+        let (found, frozen) = flume::bounded(1);
+        // Without a bucket there is no lease to give up, and nobody else who could run the actors.
+        let watch = config.cluster.as_ref().map(|_| Watch {
+            frozen_after: config.frozen_after,
+            // Nobody waits any more when the node was dropped.
+            tell: Box::new(move |shard| drop(found.send(shard))),
+        });
         let hooks = Hooks {
             on_tick: Box::new(move || epochs.advance_epoch()),
             stall_after: config.stall_after,
+            watch,
             ..Hooks::default()
         };
         let admission = Admission::new(fitted.connections_max);
         let (report, reports) = flume::bounded(shards);
+        let bound = for_clients.listen(shards)?;
         let doors = Doors {
             clients: bound.listeners,
             clients_admitted: admission.clone(),
-            nodes: for_nodes.map(|bound| bound.listeners),
+            nodes: for_nodes
+                .map(|reserved| reserved.listen(shards))
+                .transpose()?
+                .map(|bound| bound.listeners),
             nodes_admitted: Admission::new(fitted.cluster_connections_max),
         };
         let seats = seats(doors, controlled, alarms.shards, &state, &report);
@@ -110,7 +136,16 @@ impl Node {
             alarm::scan(Arc::clone(&state), senders, mark).map_err(NodeError::Thread)?;
         }
         state.metrics.watch(Watched { beats: running.beats().to_vec(), fronts, admission });
-        Ok(Self { address: bound.address, shards: running, controls, state, runtime, _lock: lock })
+        Ok(Self {
+            address: bound.address,
+            shards: running,
+            controls,
+            state,
+            runtime,
+            frozen,
+            while_compiling: config.while_compiling,
+            _lock: lock,
+        })
     }
 
     /// Where it listens.
@@ -126,6 +161,15 @@ impl Node {
         Some(move || ending.wait())
     }
 
+    /// Waits until a shard of a node with a bucket makes no progress for longer than [`Config::frozen_after`]; `None` once
+    /// the node has ended without that. Whoever is told has to end the process: a frozen shard cannot be stopped, and
+    /// with the process the renewals of its lease end, so that other nodes take its actors.
+    #[must_use]
+    pub fn frozen(&self) -> impl FnOnce() -> Option<Frozen> + Send + use<> {
+        let frozen = self.frozen.clone();
+        move || frozen.recv().ok()
+    }
+
     /// Puts a new version of a class in place. Each of its actors runs it from its next event on, with the data
     /// it has; no connection is closed, and events under way end where they began. Blocks while the component is
     /// compiled, and returns the id of the version once every shard knows of it.
@@ -134,7 +178,7 @@ impl Node {
     /// [`NodeError::UnknownClass`], and [`NodeError::Component`]: the version before stays.
     pub fn replace(&self, class: &ActorClass, component: &ComponentConfig) -> Result<String, NodeError> {
         let served = self.state.classes.get(class).ok_or_else(|| NodeError::UnknownClass(class.clone()))?;
-        let version = load_one(component, |wasm| self.runtime.load_actor(wasm))?;
+        let version = load_one(&self.runtime, component, self.while_compiling, Runtime::load_actor)?;
         let id = version.id().to_owned();
         served.code.store(Arc::new(Code { version, env: Arc::clone(&component.env) }));
         let (known, knowing) = flume::bounded::<()>(1);

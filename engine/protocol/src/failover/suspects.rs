@@ -29,6 +29,12 @@ impl Suspects {
         }
     }
 
+    /// This node said, in an answer, that it stops. Its heartbeat says so too, in a listing that may be some seconds
+    /// away; until then this stands for it, with [`Suspects::look`] as the end of both.
+    pub fn stops(&mut self, node: &NodeId, now: Moment) {
+        self.0.insert(node.clone(), Suspicion::Since(now));
+    }
+
     /// There is a new view: a lease write that is surely later than the failure proves its node alive. `skew` is
     /// what the date of a write may be wrong by, once for each of the two clocks. A node that stops renews its lease as
     /// well, and proves nothing by it: what it gives up is to be had, so it is suspected whether somebody failed or not.

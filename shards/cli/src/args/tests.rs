@@ -37,7 +37,17 @@ fn the_help_says_what_it_said() {
 fn flags_that_cannot_work_are_refused_in_one_sentence() {
     // R-FLAG-5
     for (line, part) in [
-        ("wasmkeep serve --actor counter", "write it as CLASS=VALUE"),
+        ("wasmkeep serve --actor counter", "like --actor counter=counter.wasm"),
+        ("wasmkeep serve --actor dir/notes.wasm", "like --actor notes=dir/notes.wasm"),
+        ("wasmkeep serve --access counter", "write it as CLASS=RULE"),
+        ("wasmkeep new 1abc", "a class is a small letter, then small letters, digits and hyphens"),
+        ("wasmkeep new Counter", "a class is a small letter, then small letters, digits and hyphens"),
+        ("wasmkeep dev --class a_b", "a class is a small letter, then small letters, digits and hyphens"),
+        ("wasmkeep serve --listen 8080", "write ADDRESS:PORT, like 127.0.0.1:8080"),
+        ("wasmkeep serve --listen :8080", "write ADDRESS:PORT, like 127.0.0.1:8080"),
+        ("wasmkeep serve --listen http://a:8080", "write ADDRESS:PORT, like 127.0.0.1:8080"),
+        ("wasmkeep serve --listen ::1:8080", "write ADDRESS:PORT, like 127.0.0.1:8080"),
+        ("wasmkeep serve --cluster-listen 7443", "write ADDRESS:PORT, like 127.0.0.1:8080"),
         ("wasmkeep serve --actor counter=", "nothing follows"),
         ("wasmkeep serve --actor Counter=a.wasm", "the class 'Counter' cannot be used"),
         ("wasmkeep serve --access counter=closed", "use open, existing, existing:NAME or internal"),
@@ -49,7 +59,7 @@ fn flags_that_cannot_work_are_refused_in_one_sentence() {
         ("wasmkeep serve --event-limit-secs 0", "above 0"),
         ("wasmkeep serve --event-limit-secs inf", "above 0"),
         ("wasmkeep serve --actor-memory-mib 5000", "4096"),
-        ("wasmkeep serve --listen localhost", "invalid socket address"),
+        ("wasmkeep serve --listen localhost", "write ADDRESS:PORT"),
         ("wasmkeep serve --node-id A", "not allowed"),
         ("wasmkeep actor inspect acme/room --bucket s3://acme", "write it as TENANT/CLASS/NAME"),
         ("wasmkeep actor inspect acme/room/a --bucket acme", "write s3://BUCKET[/PREFIX]"),
@@ -87,4 +97,28 @@ fn an_actor_is_named_by_its_path_and_the_rest_of_the_path_is_its_name() {
     for bad in ["", "acme", "acme/room", "acme/room/", "Acme/room/a", "acme/room/.."] {
         assert!(bad.parse::<ActorPath>().is_err(), "{bad:?}");
     }
+}
+
+#[test]
+fn a_listening_address_may_be_a_name() {
+    // R-FLAG-2
+    let Command::Serve(serve) = parse("wasmkeep serve --listen localhost:8081").unwrap().command else {
+        panic!()
+    };
+    assert!(serve.node.listen.ip().is_loopback() && serve.node.listen.port() == 8081);
+}
+
+#[test]
+fn what_the_help_says_to_begin_with_can_be_typed() {
+    let help = Cli::command().get_after_help().unwrap().to_string();
+    let commands = help.lines().map(|line| line.split_once(':').unwrap().1.trim());
+    let ours: Vec<_> = commands.filter(|command| command.starts_with("wasmkeep ")).collect();
+    assert_eq!(ours.len(), 2, "{help}");
+    let Command::New(new) = parse(ours[0].split(" && ").next().unwrap()).unwrap().command else { panic!() };
+    assert!(ours[0].ends_with(&format!(" && cd {}", new.name)));
+    let Command::Dev(dev) = parse(ours[1]).unwrap().command else { panic!() };
+    assert!(help.contains(&format!("curl -X POST http://{}/actor/{}/", dev.node.listen, new.name)));
+    // What the project's own file says to try.
+    let readme = include_str!("../../templates/rust/README.md.in").replace("{{name}}", new.name.as_str());
+    assert!(readme.contains(help.lines().last().unwrap().split_once(':').unwrap().1.trim()));
 }

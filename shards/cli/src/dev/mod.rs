@@ -15,9 +15,8 @@ use std::{
     thread,
 };
 
-use signal_hook::iterator::Signals;
 use wasmkeep_node::{
-    Node,
+    Interrupt, Node,
     config::{ClassConfig, ComponentConfig},
 };
 use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability};
@@ -30,7 +29,9 @@ use self::{
 use crate::{
     args::Dev,
     exit::{Failure, Status},
-    serve::{Values, node_config, signals, stop},
+    logs,
+    serve::{Values, node_config, start, stop},
+    signals,
 };
 
 enum Happening {
@@ -54,7 +55,8 @@ pub fn dev(flags: Dev) -> Result<(), Failure> {
     let class = flags.class.clone().map_or_else(|| project.class(), Ok)?;
     let env = Values::read(&flags.env)?.of(Some(&class));
     let (sender, happenings) = mpsc::channel();
-    forward(signals()?, &sender);
+    let told = signals::take()?;
+    forward(told.clone(), &sender);
     let changed = sender.clone();
     // The receiver is gone only when the process ends.
     let tell = move || drop(changed.send(Happening::Changed));
@@ -73,6 +75,7 @@ pub fn dev(flags: Dev) -> Result<(), Failure> {
         class,
         env,
         flags,
+        told,
         sender,
         building: None,
         again: false,
@@ -91,10 +94,10 @@ pub fn dev(flags: Dev) -> Result<(), Failure> {
 }
 
 /// Tells of the first signal.
-fn forward(mut signals: Signals, sender: &mpsc::Sender<Happening>) {
+fn forward(told: Interrupt, sender: &mpsc::Sender<Happening>) {
     let sender = sender.clone();
     thread::spawn(move || {
-        signals.forever().next();
+        told.wait();
         let _ = sender.send(Happening::Signal);
     });
 }
@@ -107,6 +110,7 @@ struct Session {
     class: ActorClass,
     env: Arc<Vec<(String, String)>>,
     flags: Dev,
+    told: Interrupt,
     sender: mpsc::Sender<Happening>,
     building: Option<Building>,
     /// Something changed while cargo ran.
@@ -189,8 +193,8 @@ impl Session {
         let mut config = node_config(self.flags.node.clone(), vec![class], None)?;
         config.line_numbers = true;
         let data_dir = config.data_dir.clone();
-        let node = Node::start(config)?;
-        println!("listening on http://{}", node.address());
+        let node = start(config, &self.told)?;
+        logs::announce(format!("listening on http://{}", node.address()));
         talk(&invitation(&self.class, &node.address().to_string(), &data_dir));
         Ok(Serving { node, wasm })
     }
@@ -205,5 +209,5 @@ fn invitation(class: &ActorClass, address: &str, data_dir: &Path) -> String {
 
 /// Stdout is for data; this is talk.
 fn talk(sentence: &str) {
-    eprintln!("wasmkeep: {sentence}");
+    logs::say(sentence);
 }

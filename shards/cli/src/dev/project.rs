@@ -1,11 +1,17 @@
 //! The package in the current folder, as cargo sees it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
-use cargo_metadata::{CrateType, MetadataCommand, PackageId};
+use cargo_metadata::{CrateType, Error, MetadataCommand, PackageId};
 use wasmkeep_protocol::ActorClass;
 
 use crate::exit::{Failure, Status};
+
+const NO_CARGO: &str = "cargo is not installed, or not in PATH: install Rust from https://rustup.rs, then run \
+                        `rustup target add wasm32-wasip2`";
 
 /// A package that makes a component.
 #[derive(Debug)]
@@ -30,11 +36,13 @@ impl Project {
             return Err(Failure::new(Status::Usage, sentence));
         }
         let unusable = |sentence: String| Failure::new(Status::Usage, sentence);
-        let metadata = MetadataCommand::new()
-            .current_dir(folder)
-            .no_deps()
-            .exec()
-            .map_err(|error| unusable(format!("cargo cannot read the project: {error}")))?;
+        let metadata =
+            MetadataCommand::new().current_dir(folder).no_deps().exec().map_err(|error| match error {
+                Error::Io(error) if error.kind() == ErrorKind::NotFound => {
+                    Failure::new(Status::Toolchain, NO_CARGO)
+                }
+                error => unusable(format!("cargo cannot read the project: {error}")),
+            })?;
         let package = metadata.root_package().ok_or_else(|| {
             unusable("Cargo.toml here is of a workspace: run this in the folder of an actor".to_owned())
         })?;

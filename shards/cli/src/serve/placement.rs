@@ -13,7 +13,24 @@ use crate::{
 pub(super) fn from_flags(flags: args::Placement) -> Result<Placement, Failure> {
     let allowed = CpuSet::allowed()
         .map_err(|error| Failure::new(Status::Cores, format!("the cores cannot be counted: {error}")))?;
-    on_machine_of(allowed.len(), flags)
+    let placement = on_machine_of(allowed.len(), flags)?;
+    let cpus = placement.cpuset.as_ref().unwrap_or(&allowed).len();
+    if let Some(warning) = warning(&placement, cpus) {
+        tracing::warn!("{warning}");
+    }
+    Ok(placement)
+}
+
+/// What is wrong with a placement that works all the same, on so many `cpus`.
+fn warning(placement: &Placement, cpus: usize) -> Option<String> {
+    let shards = placement.shards;
+    let suits = Placement::for_cpus(cpus).shards;
+    (shards > cpus).then(|| {
+        format!(
+            "{shards} shards take turns on {cpus} cores, which makes every one of them slower; without --shards there \
+             would be {suits}"
+        )
+    })
 }
 
 fn on_machine_of(cpus: usize, flags: args::Placement) -> Result<Placement, Failure> {
@@ -43,6 +60,15 @@ mod tests {
     struct PlacementFlags {
         #[command(flatten)]
         placement: args::Placement,
+    }
+
+    #[test]
+    fn more_shards_than_cores_are_warned_about() {
+        for (shards, cpus, warned) in [(99, 2, true), (3, 2, true), (2, 2, false), (1, 64, false)] {
+            let told = warning(&Placement::of(shards, cpus), cpus);
+            assert_eq!(told.is_some(), warned, "{shards} {cpus}");
+            assert!(told.is_none_or(|told| told.contains(&format!("{shards} shards"))));
+        }
     }
 
     // R-FLAG-7

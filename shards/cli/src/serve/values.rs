@@ -21,17 +21,16 @@ impl Values {
     pub(crate) fn read(files: &[EnvFile]) -> Result<Self, Failure> {
         let mut values = Self::default();
         for EnvFile { class, file } in files {
-            let failure = |error| {
-                Failure::new(
-                    Status::Component,
-                    format!("the values in {file:?} cannot be read: {}", told(file, error)),
-                )
+            let failure = |why: String| {
+                Failure::new(Status::Component, format!("the values in {file:?} cannot be read: {why}"))
             };
+            let text = read(file).map_err(failure)?;
+            let failure = |error| failure(told(&text, error));
             let into = match class {
                 None => &mut values.shared,
                 Some(class) => values.by_class.entry(class.clone()).or_default(),
             };
-            for pair in dotenvy::from_path_iter(file).map_err(failure)? {
+            for pair in dotenvy::from_read_iter(text.as_bytes()) {
                 let (name, value) = pair.map_err(failure)?;
                 into.insert(name, value);
             }
@@ -49,13 +48,30 @@ impl Values {
     }
 }
 
-/// Says what is wrong with a file of values, and where, without a value: it may be a secret.
-fn told(file: &Path, error: dotenvy::Error) -> String {
+/// The text of a file, without the mark that programs of Windows put in front of it.
+fn read(file: &Path) -> Result<String, String> {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    const MARKS_OF_UTF_16: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
+    let bytes = std::fs::read(file).map_err(|error| error.to_string())?;
+    if MARKS_OF_UTF_16.iter().any(|mark| bytes.starts_with(mark)) {
+        return Err("it is UTF-16; save it as UTF-8".to_owned());
+    }
+    let text = bytes.strip_prefix(MARK).unwrap_or(&bytes);
+    match std::str::from_utf8(text) {
+        Ok(text) => Ok(text.to_owned()),
+        Err(error) => {
+            let line = text[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+            Err(format!("line {line} is not UTF-8; save the file as UTF-8"))
+        }
+    }
+}
+
+/// Says what is wrong with the text of a file of values, and where, without a value: it may be a secret.
+fn told(text: &str, error: dotenvy::Error) -> String {
     let wrong = match error {
         dotenvy::Error::LineParse(wrong, _) => wrong,
         other => return other.to_string(),
     };
-    let text = std::fs::read_to_string(file).unwrap_or_default();
     let first = wrong.lines().next().unwrap_or_default();
     // The error has the line, or its value alone.
     let place = text.lines().position(|line| line.contains(first)).map_or(0, |at| at + 1);
@@ -87,6 +103,32 @@ mod tests {
         let values = Values::read(&[EnvFile { class: None, file }]).unwrap();
         let pairs: Vec<_> = values.of(None).iter().map(|(n, v)| format!("{n}={v}")).collect();
         assert_eq!(pairs, ["A=1", "B=pa$$word # 1", "C=two\nlines", "D="]);
+    }
+
+    // R-FLAG-2
+    #[test]
+    fn a_file_written_on_windows_gives_the_same_values_or_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("values");
+        let read = |bytes: &[u8]| {
+            std::fs::write(&file, bytes).unwrap();
+            Values::read(&[EnvFile { class: None, file: file.clone() }])
+        };
+        for text in ["A=1\nB='x y'\n", "A=1\r\nB='x y'\r\n", "A=1\r\nB='x y'"] {
+            for mark in ["", "\u{feff}"] {
+                let values = read(format!("{mark}{text}").as_bytes()).unwrap();
+                let pairs: Vec<_> = values.of(None).iter().map(|(n, v)| format!("{n}={v}")).collect();
+                assert_eq!(pairs, ["A=1", "B=x y"], "{mark:?} {text:?}");
+            }
+        }
+        let utf_16: Vec<u8> = "\u{feff}A=s3cret\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for (bytes, part) in
+            [(&*utf_16, "it is UTF-16; save it as UTF-8"), (b"A=1\nB=\xe9\n", "line 2 is not UTF-8")]
+        {
+            let failure = read(bytes).unwrap_err();
+            assert_eq!(failure.status, Status::Component);
+            assert!(failure.to_string().contains(part), "{failure}");
+        }
     }
 
     #[test]

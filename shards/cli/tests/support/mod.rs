@@ -95,8 +95,22 @@ impl Node {
         Node::run(wasmkeep(), data_dir, arguments)
     }
 
+    /// A node whose stderr is `stderr`, which nothing here reads.
+    pub fn start_logging_to(stderr: Stdio, flags: &[&str]) -> Node {
+        let folder = tempfile::tempdir().unwrap();
+        let mut arguments = samples();
+        arguments.extend(flags.iter().map(ToString::to_string));
+        let mut node = Node::spawn(wasmkeep(), folder.path(), &arguments, stderr);
+        node._folder = Some(folder);
+        node
+    }
+
+    fn run(command: Command, data_dir: &Path, arguments: &[String]) -> Node {
+        Node::spawn(command, data_dir, arguments, Stdio::piped())
+    }
+
     /// Two shards unless `arguments` say how many, whatever suits the machine: that requests cross shards is tested too.
-    fn run(mut command: Command, data_dir: &Path, arguments: &[String]) -> Node {
+    fn spawn(mut command: Command, data_dir: &Path, arguments: &[String], stderr: Stdio) -> Node {
         share_compiled_code(data_dir);
         let listen = arguments.iter().find(|argument| argument.starts_with("--listen="));
         let listen = listen.map_or("--listen=127.0.0.1:0", String::as_str);
@@ -109,27 +123,22 @@ impl Node {
             .args(arguments)
             .args(shards)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .unwrap();
         let log = Arc::new(Mutex::new(String::new()));
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let sink = Arc::clone(&log);
-        let reader = std::thread::spawn(move || {
-            let mut line = String::new();
-            while matches!(stderr.read_line(&mut line), Ok(1..)) {
-                sink.lock().unwrap().push_str(&std::mem::take(&mut line));
-            }
-        });
+        let mut reader = child.stderr.take().map(|stderr| follow(stderr, Arc::clone(&log)));
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let Some(address) = line.trim().strip_prefix("listening on http://") else {
             let status = child.wait().unwrap();
-            reader.join().unwrap();
+            if let Some(reader) = reader.take() {
+                reader.join().unwrap();
+            }
             panic!("the node did not start ({status}): {}", log.lock().unwrap());
         };
         let address = address.parse().unwrap();
-        Node { child, address, log, reader: Some(reader), data_dir: data_dir.to_owned(), _folder: None }
+        Node { child, address, log, reader, data_dir: data_dir.to_owned(), _folder: None }
     }
 
     pub fn pid(&self) -> u32 {
@@ -229,6 +238,17 @@ impl Drop for Node {
     }
 }
 
+/// Reads lines into `log` until the end.
+pub fn follow(from: impl Read + Send + 'static, log: Arc<Mutex<String>>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        let mut line = String::new();
+        while matches!(from.read_line(&mut line), Ok(1..)) {
+            log.lock().unwrap().push_str(&std::mem::take(&mut line));
+        }
+    })
+}
+
 /// What came back.
 #[derive(Debug)]
 pub struct Answer {
@@ -287,7 +307,8 @@ pub fn run(command: &mut Command) -> (Option<i32>, String, String) {
     (status.code(), stdout, stderr)
 }
 
-fn wait(child: &mut Child) -> ExitStatus {
+/// Waits for the end of a process.
+pub fn wait(child: &mut Child) -> ExitStatus {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(status) = child.try_wait().unwrap() {

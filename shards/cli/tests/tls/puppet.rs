@@ -102,7 +102,11 @@ pub struct Puppet {
     record: Mutex<NodeRecord>,
     /// Refuses every certificate.
     pub refuses: Arc<AtomicBool>,
-    /// Handshakes refused, and requests read.
+    /// Takes connections and says nothing on them.
+    pub mute: Arc<AtomicBool>,
+    /// Connections taken and closed, handshakes refused, and requests read.
+    pub accepted: Arc<AtomicU64>,
+    pub closed: Arc<AtomicU64>,
     pub refused: Arc<AtomicU64>,
     pub requests: Arc<Mutex<Vec<String>>>,
 }
@@ -136,6 +140,9 @@ impl Puppet {
             listener,
             record: Mutex::new(record),
             refuses: Arc::default(),
+            mute: Arc::default(),
+            accepted: Arc::default(),
+            closed: Arc::default(),
             refused: Arc::default(),
             requests: Arc::default(),
         });
@@ -173,15 +180,34 @@ impl Puppet {
 
     /// Takes an actor that nobody has.
     pub fn take(&self, class: &str, name: &str) {
+        self.record_owner(class, name, Hold::Held);
+    }
+
+    /// Gives it up.
+    pub fn release(&self, class: &str, name: &str) {
+        self.record_owner(class, name, Hold::Released);
+    }
+
+    fn record_owner(&self, class: &str, name: &str, hold: Hold) {
         let actor = ActorId { class: class.parse().unwrap(), name: name.parse().unwrap() };
         let record = OwnerRecord {
             node: self.id.parse().unwrap(),
             process: self.process,
             generation: 1,
-            hold: Hold::Held,
+            hold,
             nonce: Nonce::from_bits(rand::random()),
         };
         self.put(&object_keys::owner(&"default".parse().unwrap(), &actor), record.encode());
+    }
+
+    /// Requests read whose head contains this.
+    pub fn seen(&self, part: &str) -> usize {
+        self.requests.lock().unwrap().iter().filter(|head| head.contains(part)).count()
+    }
+
+    /// Writes an object of the bucket, whatever is there.
+    pub fn put_object(&self, key: &str, body: &[u8]) {
+        self.put(key, body.to_vec());
     }
 
     fn put(&self, key: &str, body: Vec<u8>) {
@@ -202,12 +228,19 @@ impl Puppet {
             .unwrap();
         let config = Arc::new(config);
         let (refused, requests) = (Arc::clone(&self.refused), Arc::clone(&self.requests));
+        let (mute, accepted) = (Arc::clone(&self.mute), Arc::clone(&self.accepted));
+        let closed = Arc::clone(&self.closed);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let config = Arc::clone(&config);
+                accepted.fetch_add(1, Ordering::Relaxed);
+                let (config, mute, closed) = (Arc::clone(&config), Arc::clone(&mute), Arc::clone(&closed));
                 let (refused, requests) = (Arc::clone(&refused), Arc::clone(&requests));
                 std::thread::spawn(move || {
                     let mut stream = stream.unwrap();
+                    if mute.load(Ordering::Relaxed) {
+                        std::thread::sleep(PATIENCE);
+                        return;
+                    }
                     let mut connection = ServerConnection::new(config).unwrap();
                     while connection.is_handshaking() {
                         if connection.complete_io(&mut stream).is_err() {
@@ -222,6 +255,8 @@ impl Puppet {
                             break;
                         }
                     }
+                    drop(stream);
+                    closed.fetch_add(1, Ordering::Relaxed);
                 });
             }
         });

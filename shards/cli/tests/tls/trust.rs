@@ -156,13 +156,12 @@ pub fn what_a_node_refuses_is_sent_once_more(bucket: &Bucket, a: &Member, b: &Me
     });
     assert_eq!(called["ok"]["text"], "called", "{called}");
     assert_eq!(socket.answer.header("x-wasmkeep-node"), Some("z"));
-    let seen = |part: &str| z.requests.lock().unwrap().iter().filter(|head| head.contains(part)).count();
-    assert_eq!((seen("/actor/counter/of-z/x"), seen("/actor/sockets/of-z")), (1, 1));
+    assert_eq!((z.seen("/actor/counter/of-z/x"), z.seen("/actor/sockets/of-z")), (1, 1));
     // R-FWD-2: on a connection that was used before, what may have been read is not sent again.
     let cut = a.node.get(&call("cut")).expect(200).json();
     assert!(cut["error"].as_str().unwrap().starts_with("Error::Unknown"), "{cut}");
     assert_eq!(a.node.get("/actor/counter/of-z/cut").status, 503);
-    assert_eq!(seen("/cut"), 2);
+    assert_eq!(z.seen("/cut"), 2);
 
     the_cluster_port_serves_nodes_alone(&z, b);
     let mut relayed = relay(&z, b);

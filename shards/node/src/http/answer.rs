@@ -92,7 +92,7 @@ fn refusal(violation: Violation) -> Response<ResponseBody> {
 /// The answer to whatever may be on its way on a connection that a node which stops has read nothing of.
 pub(super) fn elsewhere() -> Vec<u8> {
     let gone = Violation::new(503, "the node is stopping; retry");
-    written(gone, &format!("{}: 1\r\n", headers::ELSEWHERE))
+    written(gone, &format!("{}: {}\r\n", headers::ELSEWHERE, headers::ELSEWHERE_STOPPING))
 }
 
 /// An answer written without hyper, when no request reached it.

@@ -29,7 +29,7 @@ pub(crate) use front::NodesListener;
 pub use front::{Config, Front, Inbound};
 pub use guard::{Limits, Violation};
 pub(crate) use linger::answer_and_close;
-pub use listen::{Bound, ListenError, listen};
+pub use listen::{Bound, ListenError, Reserved, reserve};
 pub use moves::Handover;
 pub use stats::Stats;
 pub use upgrade::Upgraded;

@@ -14,6 +14,9 @@ use crate::{
 /// Why a node does not start. One sentence each.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
+    /// It was told to stop before it had started.
+    #[error("stopped before it had started")]
+    Interrupted,
     /// A component cannot be served.
     #[error("{path:?} cannot be served: {source}")]
     Component {

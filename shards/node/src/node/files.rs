@@ -26,7 +26,7 @@ const PARTS: [&str; 4] = ["actors", "alarms", "compiled", "tmp"];
 const FILES_PER_ACTOR: u64 = 2;
 
 /// What the open-file limit leaves of the numbers asked for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fitted {
     pub(super) connections_max: usize,
     /// From other nodes.

@@ -1,8 +1,10 @@
 //! From a configuration to what the shards share: the components compiled, the cluster joined.
 
 use std::{
+    any::Any,
     collections::HashMap,
     net::SocketAddr,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize},
@@ -43,7 +45,7 @@ pub(super) fn load(
         .map_err(|source| NodeError::DataDir { path: config.data_dir.clone(), source })?;
     let mut classes = HashMap::new();
     for class in &config.classes {
-        let version = load_one(&class.component, |wasm| runtime.load_actor(wasm))?;
+        let version = load_one(runtime, &class.component, config.while_compiling, Runtime::load_actor)?;
         tracing::info!(class = %class.class, version = version.id(), component = %class.component.path.display(), "serving");
         let env = Arc::clone(&class.component.env);
         classes.insert(
@@ -58,7 +60,7 @@ pub(super) fn load(
     let stateless = match &config.stateless {
         None => None,
         Some(component) => {
-            let version = load_one(component, |wasm| runtime.load_stateless(wasm))?;
+            let version = load_one(runtime, component, config.while_compiling, Runtime::load_stateless)?;
             let identity = Arc::new(Identity {
                 tenant: config.tenant.to_string(),
                 class: String::new(),
@@ -70,7 +72,7 @@ pub(super) fn load(
             Some(Stateless { version, identity, env: Arc::clone(&component.env) })
         }
     };
-    let metrics = Metrics::new(offload.clone());
+    let metrics = Metrics::new(offload.clone(), Arc::clone(&config.log_lines_lost));
     // Last: nothing of the cluster is touched by a node that could not serve.
     let me = LocalNode {
         node: config.node_id.clone(),
@@ -154,9 +156,24 @@ fn join(
     Ok(Cluster::join(me, joined, notify)?)
 }
 
+/// Loads a component; says so when it has to be compiled, which takes a while for a large one.
 pub(super) fn load_one(
+    runtime: &Runtime,
     component: &ComponentConfig,
-    load: impl FnOnce(&[u8]) -> Result<wasmkeep_host::Version, LoadError>,
+    while_compiling: fn(&Path, usize) -> Box<dyn Any>,
+    load: fn(&Runtime, &[u8]) -> Result<wasmkeep_host::Version, LoadError>,
 ) -> Result<wasmkeep_host::Version, NodeError> {
-    load(&component.wasm).map_err(|source| NodeError::Component { path: component.path.clone(), source })
+    let ComponentConfig { path, wasm, .. } = component;
+    let failed = |source| NodeError::Component { path: path.clone(), source };
+    if runtime.is_compiled(wasm) {
+        return load(runtime, wasm).map_err(failed);
+    }
+    tracing::info!(component = %path.display(), bytes = wasm.len(), "compiling; the code is kept for the next start");
+    let began = Instant::now();
+    let shown = while_compiling(path, wasm.len());
+    let loaded = load(runtime, wasm);
+    drop(shown);
+    let version = loaded.map_err(failed)?;
+    tracing::info!(component = %path.display(), seconds = began.elapsed().as_secs_f32(), "compiled");
+    Ok(version)
 }

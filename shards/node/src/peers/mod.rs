@@ -113,6 +113,17 @@ impl Idle {
     }
 }
 
+/// What came of reaching for a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// A connection is open.
+    Open,
+    /// None could be opened.
+    NotOpened,
+    /// One was, and the node ended it, as one does that refuses a certificate.
+    Closed,
+}
+
 /// The connections of one shard to other nodes.
 pub(crate) struct Peers {
     idle: Idle,
@@ -133,15 +144,15 @@ impl Peers {
     }
 
     /// Whether a connection to a node is open, or can be opened now; it is kept for the next request.
-    pub(crate) async fn reach(&self, target: &Target) -> bool {
-        let Some(place) = self.place(target).await else { return false };
+    pub(crate) async fn reach(&self, target: &Target) -> Reached {
+        let Some(place) = self.place(target).await else { return Reached::NotOpened };
         if self.idle.has_open(&place) {
-            return true;
+            return Reached::Open;
         }
-        let Ok(mut connection) = self.connect(&place).await else { return false };
-        let is_open = connection.is_open();
+        let Ok(mut connection) = self.connect(&place).await else { return Reached::NotOpened };
+        let reached = if connection.is_open() { Reached::Open } else { Reached::Closed };
         self.idle.keep(place, connection);
-        is_open
+        reached
     }
 
     /// Sends a request to a node and gives the head of its answer.

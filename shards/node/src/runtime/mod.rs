@@ -16,6 +16,7 @@ pub mod pulse;
 pub mod sleeper;
 mod start;
 pub mod ticker;
+pub mod watchdog;
 mod wheel;
 
 pub use mesh::{Endpoint, SendError, mesh};
@@ -26,3 +27,4 @@ pub use pulse::{Beat, Label, Pulse};
 pub use sleeper::{Elapsed, Sleep, Sleeper};
 pub use start::{ShardContext, ShardFailed, Shards, StartError, start};
 pub use ticker::Hooks;
+pub use watchdog::{Frozen, Watch};

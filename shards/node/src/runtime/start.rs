@@ -3,6 +3,7 @@
 use super::{
     Beat, CpuSet, Hooks, Placement, Pulse, Sleeper,
     ticker::{Ticker, TickerState},
+    watchdog::{self, Answers, Watchdog},
 };
 use glommio::{ExecutorJoinHandle, LocalExecutorBuilder, PoolPlacement, net};
 use std::{
@@ -86,6 +87,7 @@ pub struct Shards<T: Send + 'static> {
     handles: Vec<ExecutorJoinHandle<Option<T>>>,
     beats: Vec<Arc<Beat>>,
     _ticker: Ticker,
+    _watchdog: Option<Watchdog>,
 }
 
 impl<T: Send + 'static> Shards<T> {
@@ -119,7 +121,7 @@ impl<T: Send + 'static> fmt::Debug for Shards<T> {
 ///
 /// # Errors
 /// When an executor cannot be made or a timer does not fire; executors that did start have ended.
-pub fn start<B, F, T>(placement: &Placement, hooks: Hooks, body: B) -> Result<Shards<T>, StartError>
+pub fn start<B, F, T>(placement: &Placement, mut hooks: Hooks, body: B) -> Result<Shards<T>, StartError>
 where
     B: Fn(ShardContext) -> F + Clone + Send + 'static,
     F: Future<Output = T> + 'static,
@@ -129,9 +131,12 @@ where
     let (report, reports) = flume::unbounded::<(usize, bool)>();
     let (go, gate) = flume::bounded::<()>(placement.shards);
     let (mut handles, mut beats, mut wires) = (Vec::new(), Vec::new(), Vec::new());
+    let mut watched = Vec::new();
     for index in 0..placement.shards {
         let (pair, other) = (UnixStream::pair()?, UnixStream::pair()?);
         let beat = Arc::new(Beat::new());
+        let (asks, answers) = watchdog::pair(&beat);
+        watched.push(asks);
         let seat = Seat {
             index,
             count: placement.shards,
@@ -139,6 +144,7 @@ where
             state: state.clone(),
             stall_after: hooks.stall_after,
             wires: [pair.1, other.1],
+            answers,
             report: report.clone(),
             gate: gate.clone(),
         };
@@ -151,6 +157,7 @@ where
         handles.push(handle);
     }
     drop((report, gate));
+    let watch = hooks.watch.take();
     let ticker = Ticker::start(state, beats.clone(), wires, hooks)?;
     if let Err(failure) = await_reports(placement.shards, &reports) {
         drop(go);
@@ -163,7 +170,8 @@ where
     for _ in 0..placement.shards {
         let _ = go.send(());
     }
-    Ok(Shards { handles, beats, _ticker: ticker })
+    let watchdog = watch.map(|watch| Watchdog::start(watch, watched)).transpose()?;
+    Ok(Shards { handles, beats, _ticker: ticker, _watchdog: watchdog })
 }
 
 fn builder(placement: &Placement, index: usize) -> LocalExecutorBuilder {
@@ -225,6 +233,7 @@ struct Seat {
     state: Arc<TickerState>,
     stall_after: Duration,
     wires: [UnixStream; 2],
+    answers: Answers,
     report: flume::Sender<(usize, bool)>,
     gate: flume::Receiver<()>,
 }
@@ -240,9 +249,11 @@ impl Seat {
         drop(self.report);
         self.gate.recv_async().await.ok()?;
         let ticks = TickReaders::start(self.wires, &self.beat).await;
+        let answering = glommio::spawn_local(self.answers.run());
         let pulse = Rc::new(Pulse::new(self.index, self.beat, self.state, self.stall_after));
         let context = ShardContext { index: self.index, count: self.count, pulse, sleeper: Sleeper::start() };
         let value = body(context).await;
+        answering.cancel().await;
         ticks.end().await;
         Some(value)
     }

@@ -10,7 +10,7 @@
 //! with nobody busy for a while the ticker parks until the next [`Pulse::enter`](super::pulse::Pulse::enter): an
 //! idle node costs nothing.
 
-use super::pulse::Beat;
+use super::{pulse::Beat, watchdog::Watch};
 use std::{
     fmt, io,
     io::Write,
@@ -51,11 +51,19 @@ pub struct Hooks {
     pub stall_after: Duration,
     /// A busy shard silent for this long is named in the log.
     pub silent_after: Duration,
+    /// Who is told when a shard makes no progress at all.
+    pub watch: Option<Watch>,
 }
 
 impl Default for Hooks {
     fn default() -> Hooks {
-        Hooks { on_tick: Box::new(|| ()), tick: TICK, stall_after: STALL_AFTER, silent_after: SILENT_AFTER }
+        Hooks {
+            on_tick: Box::new(|| ()),
+            tick: TICK,
+            stall_after: STALL_AFTER,
+            silent_after: SILENT_AFTER,
+            watch: None,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use wasmkeep_actor::{Failure, Refusal};
 use wasmkeep_host::{ResponseBody, Unanswered};
-use wasmkeep_protocol::headers;
+use wasmkeep_protocol::{forwarding::NotExecuted, headers};
 
 /// Seconds a client should wait before it tries again what was refused (R-WAIT-1).
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
@@ -24,6 +24,26 @@ pub(crate) fn retry_later(status: StatusCode, text: &str) -> Response<ResponseBo
     let mut response = sentence(status, text);
     response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
     response
+}
+
+/// As [`retry_later`], to another node as well: this one does not have the actor.
+pub(super) fn elsewhere(text: &str, why: NotExecuted) -> Response<ResponseBody> {
+    let mut response = retry_later(StatusCode::SERVICE_UNAVAILABLE, text);
+    response.headers_mut().insert(headers::ELSEWHERE, elsewhere_value(why));
+    response
+}
+
+/// The value of [`headers::ELSEWHERE`].
+pub(super) fn elsewhere_value(why: NotExecuted) -> HeaderValue {
+    HeaderValue::from_static(match why {
+        NotExecuted::Stopping => headers::ELSEWHERE_STOPPING,
+        NotExecuted::Elsewhere | NotExecuted::NotOpened => "1",
+    })
+}
+
+/// What an answer of another node says of the actor, if it says that it is not that node's.
+pub(super) fn not_executed<B>(answer: &Response<B>) -> Option<NotExecuted> {
+    answer.headers().get(headers::ELSEWHERE).map(|value| NotExecuted::of_header(value.as_bytes()))
 }
 
 /// What the client of an unanswered event is told. Reasons that come from an actor's code or a file name stay in
@@ -49,11 +69,9 @@ fn refused(refusal: &Refusal) -> Response<ResponseBody> {
             retry_later(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string())
         }
         // A node that forwarded it finds the actor elsewhere by now, or takes it.
-        Refusal::Stopping | Refusal::NotHeld(_) => {
-            let mut response = retry_later(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string());
-            response.headers_mut().insert(headers::ELSEWHERE, HeaderValue::from_static("1"));
-            response
-        }
+        Refusal::Stopping => elsewhere(&refusal.to_string(), NotExecuted::Stopping),
+        Refusal::NotHeld(_) => elsewhere(&refusal.to_string(), NotExecuted::Elsewhere),
+        Refusal::Unavailable(_) => retry_later(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string()),
         Refusal::Storage(_) => retry_later(
             StatusCode::SERVICE_UNAVAILABLE,
             "the actor's storage cannot be opened; see the node's log",
@@ -83,6 +101,8 @@ mod tests {
             (Unanswered::Refused(Refusal::Stopping), 503, true),
             (Unanswered::Refused(Refusal::NoRoom), 503, true),
             (Unanswered::Refused(Refusal::Storage("x".into())), 503, true),
+            (Unanswered::Refused(Refusal::NotHeld("x".into())), 503, true),
+            (Unanswered::Refused(Refusal::Unavailable("x".into())), 503, true),
             (Unanswered::Refused(Refusal::Damaged("x".into())), 500, false),
             (Unanswered::Refused(Refusal::Init("x".into())), 500, false),
             (Unanswered::Refused(Refusal::Start("x".into())), 500, false),
@@ -94,6 +114,23 @@ mod tests {
             let response = unanswered(&why);
             assert_eq!(response.status().as_u16(), status, "{why:?}");
             assert_eq!(response.headers().contains_key(header::RETRY_AFTER), retry, "{why:?}");
+        }
+    }
+
+    // R-FWD-1, R-RST-5
+    #[test]
+    fn only_a_node_that_does_not_have_the_actor_says_that_it_is_elsewhere() {
+        for (refusal, says) in [
+            (Refusal::NotHeld("x".into()), Some(NotExecuted::Elsewhere)),
+            (Refusal::Stopping, Some(NotExecuted::Stopping)),
+            // It has the actor, or tried to: its data is what failed.
+            (Refusal::Unavailable("x".into()), None),
+            (Refusal::Storage("x".into()), None),
+            (Refusal::Damaged("x".into()), None),
+            (Refusal::MailboxFull(256), None),
+            (Refusal::NoRoom, None),
+        ] {
+            assert_eq!(not_executed(&refused(&refusal)), says, "{refusal}");
         }
     }
 }

@@ -12,7 +12,7 @@ use wasmkeep_actor::{Failure, Refusal};
 use wasmkeep_host::{Call, CallError, CallOutcome, Calls, HttpEvent, RequestBody, ResponseBody, Unanswered};
 use wasmkeep_protocol::{call_chain::time_for_callee, limits::CALL_BODY_BYTES_MAX};
 
-use super::Shard;
+use super::{Shard, calls_abroad::CalledAbroad};
 
 /// Carries the calls of a shard's actors. The shard owns the actors, so this end does not own the shard.
 pub(super) struct ShardCalls(Weak<Shard>);
@@ -44,9 +44,10 @@ impl Shard {
         let now = self.node.now();
         let patience = time_for_callee(caller_ends_at.saturating_sub(now));
         let exchange = async {
-            if let Some(node) = self.call_place(&callee).await? {
-                return self.call_there(&node, &callee, &chain, patience, request).await;
-            }
+            let request = match self.call_abroad(&callee, &chain, patience, request).await {
+                CalledAbroad::Here(request) => request,
+                CalledAbroad::Ended(outcome) => return outcome,
+            };
             let (event, answer) = HttpEvent::new(request.map(RequestBody::full));
             let event = event.called(chain, now + patience);
             // Nothing ran: the inbox of the other shard stayed full, or the node is stopping.
@@ -107,7 +108,9 @@ pub(super) fn call_error(why: Unanswered) -> CallError {
         Unanswered::Refused(Refusal::MailboxFull(_) | Refusal::Stopping | Refusal::NoRoom) => {
             CallError::Overloaded
         }
-        Unanswered::Refused(refusal @ Refusal::NotHeld(_)) => CallError::Failed(refusal.to_string()),
+        Unanswered::Refused(refusal @ (Refusal::NotHeld(_) | Refusal::Unavailable(_))) => {
+            CallError::Failed(refusal.to_string())
+        }
         Unanswered::Refused(Refusal::Storage(_)) => {
             failed("the callee's storage cannot be opened; see the node's log")
         }

@@ -10,13 +10,16 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, request::Parts};
 use http_body_util::{BodyExt, Full};
+use wasmkeep_actor::Refusal as NotRun;
 use wasmkeep_core::BucketThreadRuntime;
-use wasmkeep_host::{CallError, CallOutcome, HttpEvent, RequestBody, ResponseBody, strip_headers};
+use wasmkeep_host::{
+    CallError, CallOutcome, HttpEvent, RequestBody, ResponseBody, Unanswered, strip_headers,
+};
 use wasmkeep_protocol::{
     ActorId, ActorName, NodeId,
     call_chain::CallChain,
     call_signature::{Call as Signed, Nonce, Secret, Signature},
-    forwarding::{Again, Ask, Origin, Refusal},
+    forwarding::{Again, Ask, Heard, NotExecuted, Origin, Refusal},
     headers,
     limits::CALL_BODY_BYTES_MAX,
 };
@@ -27,6 +30,7 @@ use super::{
     elsewhere::{Abroad, Place},
     requests::door,
     route::guest_target,
+    sending_on::{Next, SENT_ON_MAX},
 };
 use crate::{
     http as front,
@@ -45,16 +49,60 @@ fn not_taken(refusal: Refusal) -> CallError {
     }
 }
 
+const SECRET_MALFORMED: &str = "the cluster's secret is malformed: calls between nodes are stopped";
+
+/// What came of a call whose callee may be another node's.
+pub(super) enum CalledAbroad {
+    /// The callee is this node's, and has yet to be called.
+    Here(Request<Bytes>),
+    /// The call is over.
+    Ended(CallOutcome),
+}
+
+/// What came of sending a call to a node.
+enum Sent {
+    Ended(CallOutcome),
+    NotExecuted(NotExecuted),
+}
+
+/// How a call from another node ended here.
+enum Ran {
+    Ended(CallOutcome),
+    /// The callee is not this node's.
+    NotExecuted(NotExecuted),
+}
+
 impl Shard {
-    /// Brings a call to wherever the callee is. `Ok(None)`: it is this node's, and the request comes back.
-    pub(super) async fn call_place(&self, callee: &ActorId) -> Result<Option<NodeId>, CallError> {
-        let Some(abroad) = &self.abroad else { return Ok(None) };
+    /// Has a call answered by the node that holds the callee, if another one does. What a node disowned has not run, and
+    /// goes on to the next as a request without a body does.
+    pub(super) async fn call_abroad(
+        &self,
+        callee: &ActorId,
+        chain: &CallChain,
+        patience: Duration,
+        request: Request<Bytes>,
+    ) -> CalledAbroad {
+        let Some(abroad) = &self.abroad else { return CalledAbroad::Here(request) };
+        let began = Instant::now();
         let ask = Ask { origin: Origin::Call, bodiless: false };
-        match self.place(abroad, callee, ask).await {
-            Place::Here => Ok(None),
-            Place::There(node) => Ok(Some(node)),
-            Place::Refused(refusal) => Err(not_taken(refusal)),
+        let mut place = self.place(abroad, callee, ask).await;
+        for sent_on in 0.. {
+            let node = match place {
+                Place::Here => return CalledAbroad::Here(request),
+                Place::Refused(refusal) => return CalledAbroad::Ended(Err(not_taken(refusal))),
+                Place::There(node) => node,
+            };
+            let left = patience.saturating_sub(began.elapsed());
+            let why = match self.call_there(&node, callee, chain, left, &request).await {
+                Sent::Ended(outcome) => return CalledAbroad::Ended(outcome),
+                Sent::NotExecuted(why) => why,
+            };
+            place = match self.next_after(abroad, callee, ask, &node, why).await {
+                Next::To(place) if sent_on < SENT_ON_MAX => place,
+                _ => break,
+            };
         }
+        CalledAbroad::Ended(Err(CallError::Overloaded))
     }
 
     /// Whether a request claims to be a call, and came by a port where that may be so (R-TLS-3).
@@ -65,41 +113,52 @@ impl Shard {
 
     /// Sends a call to the node that holds the callee, once, and once more when that node refused this node's
     /// certificate (R-TLS-5).
-    pub(super) async fn call_there(
+    async fn call_there(
         &self,
         node: &NodeId,
         callee: &ActorId,
         chain: &CallChain,
         patience: Duration,
-        request: Request<Bytes>,
-    ) -> CallOutcome {
-        let Some(abroad) = &self.abroad else { return Err(CallError::Overloaded) };
+        request: &Request<Bytes>,
+    ) -> Sent {
+        let failed = |error| Sent::Ended(Err(error));
+        let Some(abroad) = &self.abroad else { return failed(CallError::Overloaded) };
         let Some(secret) = &abroad.cluster.secret else {
-            return Err(CallError::Failed(
-                "the cluster's secret is malformed: calls between nodes are stopped".into(),
-            ));
+            return failed(CallError::Failed(SECRET_MALFORMED.into()));
         };
         let began = Instant::now();
         let mut again = true;
         loop {
             let left = patience.saturating_sub(began.elapsed());
-            let request = signed(secret, node, callee, chain, left, request.clone())
-                .ok_or_else(|| CallError::Failed("the call cannot be sent to another node".into()))?;
+            let Some(request) = signed(secret, node, callee, chain, left, request.clone()) else {
+                return failed(CallError::Failed("the call cannot be sent to another node".into()));
+            };
             let request = request.map(|body| PeerBody::Whole(Full::new(body)));
-            let target = abroad.target(node).map_err(not_taken)?;
+            let target = match abroad.target(node) {
+                Ok(target) => target,
+                Err(refusal) => {
+                    abroad.hear(callee, node, Heard::NotServed);
+                    return failed(not_taken(refusal));
+                }
+            };
             match abroad.peers.send(&target, request).await {
-                Ok(answer) => return taken(answer).await,
-                Err(remedy) if remedy.again == Again::Later && std::mem::take(&mut again) => {
-                    if !self.may_send_again(abroad).await {
-                        return Err(not_taken(remedy.refusal));
+                Ok(answer) => {
+                    return match abroad.heard(callee, node, &answer) {
+                        Some(why) => Sent::NotExecuted(why),
+                        None => Sent::Ended(taken(answer).await),
+                    };
+                }
+                Err(remedy) => {
+                    // No connection could be opened: nothing was sent.
+                    let not_executed = abroad.failed(callee, node, &remedy);
+                    let later = remedy.again == Again::Later && std::mem::take(&mut again);
+                    if !later || !self.may_send_again(abroad).await {
+                        return match not_executed {
+                            Some(why) => Sent::NotExecuted(why),
+                            None => failed(not_taken(remedy.refusal)),
+                        };
                     }
                 }
-                Err(remedy) if remedy.suspect => {
-                    abroad.keeping.suspect(node);
-                    // No connection could be opened: nothing was sent.
-                    return Err(CallError::Overloaded);
-                }
-                Err(remedy) => return Err(not_taken(remedy.refusal)),
             }
         }
     }
@@ -128,7 +187,14 @@ impl Shard {
             Ok(chain) => chain,
             Err(why) => return answer::sentence(StatusCode::FORBIDDEN, &why),
         };
-        outcome(self.run_called(abroad, callee, rest, parts, body, chain).await)
+        match self.run_called(abroad, callee, rest, parts, body, chain).await {
+            Ran::Ended(ended) => outcome(ended),
+            Ran::NotExecuted(why) => {
+                let mut response = outcome(Err(CallError::Overloaded));
+                response.headers_mut().insert(headers::ELSEWHERE, answer::elsewhere_value(why));
+                response
+            }
+        }
     }
 
     async fn run_called(
@@ -139,15 +205,18 @@ impl Shard {
         mut parts: Parts,
         body: Bytes,
         chain: CallChain,
-    ) -> CallOutcome {
+    ) -> Ran {
         if !self.node.classes.contains_key(&callee.class) {
-            return Err(CallError::NoSuchClass);
+            return Ran::Ended(Err(CallError::NoSuchClass));
         }
         let ask = Ask { origin: Origin::Peer, bodiless: false };
         match self.place(abroad, callee, ask).await {
             Place::Here => {}
-            Place::There(_) => return Err(CallError::Overloaded),
-            Place::Refused(refusal) => return Err(not_taken(refusal)),
+            Place::There(_) | Place::Refused(Refusal::Elsewhere) => {
+                return Ran::NotExecuted(NotExecuted::Elsewhere);
+            }
+            Place::Refused(Refusal::NotTaking) => return Ran::NotExecuted(NotExecuted::Stopping),
+            Place::Refused(refusal) => return Ran::Ended(Err(not_taken(refusal))),
         }
         let patience = time(&parts.headers).min(self.node.limits.event_wall_clock);
         strip_headers(&mut parts.headers);
@@ -155,17 +224,24 @@ impl Shard {
         let (event, answer) = HttpEvent::new(Request::from_parts(parts, RequestBody::full(body)));
         let event = event.called(chain, self.node.now() + patience);
         let exchange = async {
-            self.deliver(callee, event.into()).await.map_err(|_| CallError::Overloaded)?;
-            calls::whole(answer.await.map_err(calls::call_error)?).await
+            if self.deliver(callee, event.into()).await.is_err() {
+                return Ran::Ended(Err(CallError::Overloaded));
+            }
+            match answer.await {
+                Ok(answer) => Ran::Ended(calls::whole(answer).await),
+                Err(Unanswered::Refused(NotRun::NotHeld(_))) => Ran::NotExecuted(NotExecuted::Elsewhere),
+                Err(Unanswered::Refused(NotRun::Stopping)) => Ran::NotExecuted(NotExecuted::Stopping),
+                Err(why) => Ran::Ended(Err(calls::call_error(why))),
+            }
         };
         let ended = self.context.sleeper.timeout(patience, exchange).await;
-        ended.unwrap_or(Err(CallError::TimedOut))
+        ended.unwrap_or(Ran::Ended(Err(CallError::TimedOut)))
     }
 
     /// Who calls, if the signature holds (R-CALL-2).
     fn believed(&self, abroad: &Abroad, parts: &Parts, body: &Bytes) -> Result<CallChain, String> {
         let Some(secret) = &abroad.cluster.secret else {
-            return Err("the cluster's secret is malformed: calls between nodes are stopped".into());
+            return Err(SECRET_MALFORMED.into());
         };
         let malformed = || "the call's headers are malformed".to_owned();
         let claim = Claim::read(&parts.headers).ok_or_else(malformed)?;

@@ -1,34 +1,30 @@
-//! Requests for actors this node may not hold: takes the actor, or sends the request to the node that has it, or
-//! keeps it until one of the two is possible (R-FWD, R-WAIT). Who owns what is decided by `protocol`.
+//! Where a request for an actor goes that this node may not hold: here, once the actor is taken, or to the node that has
+//! it, or it is kept until one of the two is possible (R-FWD, R-WAIT). Who owns what is decided by `protocol`.
 
 use std::{cell::RefCell, num::NonZeroUsize, rc::Rc, sync::Arc, time::Duration};
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, request::Parts};
+use http::{Method, Response, StatusCode, request::Parts};
 use http_body::Body;
-use http_body_util::Full;
-use lru::LruCache;
-use wasmkeep_host::strip_headers;
 use wasmkeep_protocol::{
     ActorId, NodeId,
     access::Decision,
-    clock::Moment,
-    failover::End,
-    forwarding::{Ask, Here, Origin, Refusal, Route, heir, route},
+    failover::{End, Suspects},
+    forwarding::{Ask, Heard, Here, Hints, Origin, Refusal, Route, heir, route},
     headers,
     ownership::{Denial, Owner},
     trust::{Policy, Reach, reach},
-    view::Standing,
 };
 
 use super::{
-    Shard, answer, body,
+    Shard, answer,
     keeping::{Keeping, moment},
     requests::door,
+    sending_on::refused,
 };
 use crate::{
     cluster::Cluster,
     http as front,
-    peers::{PeerBody, Peers, Target},
+    peers::{Peers, Reached, Target},
     socket::{self, Relays},
     tls,
 };
@@ -41,62 +37,57 @@ pub(super) struct Abroad {
     pub(super) tls: Option<(Arc<tls::Identity>, tls::Watch)>,
     pub(super) keeping: Rc<Keeping>,
     pub(super) relays: Relays,
-    pub(super) hints: Hints,
+    pub(super) hints: RefCell<Hints>,
 }
 
 /// Actors whose node is remembered by a shard.
 const HINTS_MAX: NonZeroUsize = NonZeroUsize::new(16 << 10).expect("it is not zero");
 
-/// Which node had an actor when its record was last read: a request to it then costs no read of the bucket. A hint that
-/// is out of date leads to a node that says so and does nothing (R-FWD-1). It holds no longer than an actor stays awake
-/// without a request: one that sleeps is nobody's, and whoever is asked takes it (R-WS-2).
-pub(super) struct Hints {
-    nodes: RefCell<LruCache<ActorId, (NodeId, Moment)>>,
-    life: Duration,
+/// Hints for a shard whose actors hibernate after so long.
+pub(super) fn hints(hibernate_after: Duration) -> RefCell<Hints> {
+    RefCell::new(Hints::new(HINTS_MAX, hibernate_after))
 }
 
-impl Hints {
-    /// `life`: idle time before an actor hibernates.
-    pub(super) fn new(life: Duration) -> Self {
-        Self { nodes: RefCell::new(LruCache::new(HINTS_MAX)), life }
-    }
-
-    fn get(&self, id: &ActorId) -> Option<NodeId> {
-        let mut nodes = self.nodes.borrow_mut();
-        let (node, used) = nodes.get_mut(id)?;
-        let now = moment();
-        if now.since(*used) >= self.life {
-            nodes.pop(id);
-            return None;
-        }
-        *used = now;
-        Some(node.clone())
-    }
-
-    fn remember(&self, id: &ActorId, node: &NodeId) {
-        self.nodes.borrow_mut().put(id.clone(), (node.clone(), moment()));
-    }
-
-    fn forget(&self, id: &ActorId) {
-        self.nodes.borrow_mut().pop(id);
-    }
+/// What is known of the node that had an actor last.
+enum Hinted {
+    /// It can be asked.
+    Reached(NodeId),
+    /// No connection to it could be opened.
+    NotOpened(NodeId),
+    /// The record is to be read.
+    Nothing,
 }
 
 impl Abroad {
-    /// The node that had the actor last, while it is live and can be reached: one that stopped a moment ago has given
-    /// its actors up, and their records say so.
-    async fn hinted(&self, id: &ActorId) -> Option<NodeId> {
-        let node = self.hints.get(id)?;
-        let is_live = self.cluster.view.load().standing(&node, moment()) == Standing::Live;
-        if is_live
-            && !self.keeping.with_suspects(|suspects| suspects.suspects(&node))
-            && let Ok(target) = self.target(&node)
-            && self.peers.reach(&target).await
-        {
-            return Some(node);
+    /// The node that had the actor last, while it can be expected to have it still and can be reached: one that stopped
+    /// a moment ago has given its actors up, and their records say so.
+    async fn hinted(&self, id: &ActorId) -> Hinted {
+        let view = self.cluster.view.load_full();
+        let find = |suspects: &Suspects| self.hints.borrow_mut().find(id, &view, suspects, moment());
+        let Some(node) = self.keeping.with_suspects(find) else { return Hinted::Nothing };
+        let reached = match self.target(&node) {
+            Ok(target) => self.peers.reach(&target).await,
+            Err(_) => Reached::Closed,
+        };
+        if reached == Reached::Open {
+            return Hinted::Reached(node);
         }
-        self.hints.forget(id);
-        None
+        self.hear(id, &node, Heard::NotServed);
+        if reached == Reached::NotOpened {
+            self.keeping.suspect(&node);
+            return Hinted::NotOpened(node);
+        }
+        Hinted::Nothing
+    }
+
+    /// The record of the actor names this node.
+    fn learn(&self, id: &ActorId, node: &NodeId) {
+        self.hints.borrow_mut().learn(id, node, moment());
+    }
+
+    /// What came of sending something for the actor there.
+    pub(super) fn hear(&self, id: &ActorId, node: &NodeId, heard: Heard) {
+        self.hints.borrow_mut().heard(id, node, heard, moment());
     }
 
     /// Takes the actor, for all who wait for it here.
@@ -123,26 +114,6 @@ impl Abroad {
             }
         }
     }
-}
-
-/// Other nodes that a request without a body is sent on to.
-const SENT_ON_MAX: usize = 2;
-
-/// Pauses, in milliseconds, in which the record of an actor is read again whose node says that it does not serve it.
-const GIVEN_UP_AFTER_MS: [u64; 5] = [50, 50, 100, 200, 400];
-
-/// What came of sending a request to another node.
-struct Sent {
-    answer: Response<front::ResponseBody>,
-    undone: Option<Undone>,
-}
-
-/// Why a node surely did nothing with a request.
-enum Undone {
-    /// It says that the actor is not its own, or not any more.
-    Elsewhere,
-    /// No connection to it could be opened.
-    NotReached,
 }
 
 /// Where a request is served.
@@ -192,17 +163,39 @@ impl Shard {
         if self.actors.is_resident(id) {
             return Place::Here;
         }
-        if ask.origin != Origin::Peer
-            && let Some(node) = abroad.hinted(id).await
-        {
-            return Place::There(node);
+        if ask.origin == Origin::Peer {
+            return self.place_anew(abroad, id, ask, false).await;
         }
-        self.place_anew(abroad, id, ask, false).await
+        match abroad.hinted(id).await {
+            Hinted::Reached(node) => Place::There(node),
+            Hinted::Nothing => self.place_anew(abroad, id, ask, false).await,
+            // It may have stopped and given the actor up. If not, its next caller tries again, and not this one: it has
+            // waited for a connection already (R-FWD-3).
+            Hinted::NotOpened(node) => {
+                let waits = self.waits_for(abroad, &node, ask);
+                match self.place_anew(abroad, id, ask, true).await {
+                    Place::There(same) if same == node && !waits => Place::Refused(Refusal::NotAnswered),
+                    place => place,
+                }
+            }
+        }
+    }
+
+    /// Whether this node keeps a request for an actor of a node that did not serve it.
+    pub(super) fn waits_for(&self, abroad: &Abroad, node: &NodeId, ask: Ask) -> bool {
+        ask.may_wait()
+            && self.keeps(abroad)
+            && abroad.keeping.with_suspects(|suspects| suspects.suspects(node))
+    }
+
+    /// Whether this node keeps requests for takeovers at all.
+    pub(super) fn keeps(&self, abroad: &Abroad) -> bool {
+        !abroad.cluster.config.failover_wait.is_zero() && self.node.is_serving()
     }
 
     /// As [`Shard::place`], asking the bucket core; `fresh`: and the bucket, whatever is remembered.
     pub(super) async fn place_anew(&self, abroad: &Abroad, id: &ActorId, ask: Ask, fresh: bool) -> Place {
-        let keeps = !abroad.cluster.config.failover_wait.is_zero() && self.node.is_serving();
+        let keeps = self.keeps(abroad);
         let decide = |denial: &Denial| {
             let view = abroad.cluster.view.load();
             abroad.keeping.with_suspects(|suspects| {
@@ -224,7 +217,7 @@ impl Shard {
         }
         match decide(&denial) {
             Route::Forward(node) => {
-                abroad.hints.remember(id, &node);
+                abroad.learn(id, &node);
                 Place::There(node)
             }
             Route::Refuse(refusal) => Place::Refused(refusal),
@@ -237,7 +230,7 @@ impl Shard {
         match abroad.keeping.keep(id, owner).await {
             Ok(End::Served) => Place::Here,
             Ok(End::Sent(node) | End::OwnerAlive(node)) => {
-                abroad.hints.remember(id, &node);
+                abroad.learn(id, &node);
                 Place::There(node)
             }
             Ok(End::LeaseLapsed) => Place::Refused(Refusal::NoLease),
@@ -261,142 +254,4 @@ impl Shard {
             Err(_) => Some(refused(Refusal::BucketSilent)),
         }
     }
-
-    /// Sends a request to the node that holds its actor, and gives its answer (R-FWD-1 to R-FWD-3). `Err`: this node has
-    /// the actor by now.
-    pub(super) async fn forward(
-        &self,
-        abroad: &Abroad,
-        id: &ActorId,
-        node: &NodeId,
-        mut parts: Parts,
-        request_body: front::RequestBody,
-    ) -> Result<Response<front::ResponseBody>, (Parts, front::RequestBody)> {
-        request_body.watch_client();
-        if !request_body.is_end_stream() {
-            let length = parts.headers.get(http::header::CONTENT_LENGTH).cloned();
-            self.for_peer(&mut parts);
-            if let Some(length) = length {
-                parts.headers.insert(http::header::CONTENT_LENGTH, length);
-            }
-            let request = Request::from_parts(parts, PeerBody::Client(request_body));
-            return Ok(self.send_there(abroad, id, node, request).await.answer);
-        }
-        self.forward_bodiless(abroad, id, node, parts).await.map_err(|parts| (parts, request_body))
-    }
-
-    /// As [`Shard::forward`]. What has no body goes on to another node when the first surely did nothing with it: it
-    /// says so, as one does that gives its actors up, or it could not be reached.
-    pub(super) async fn forward_bodiless(
-        &self,
-        abroad: &Abroad,
-        id: &ActorId,
-        node: &NodeId,
-        parts: Parts,
-    ) -> Result<Response<front::ResponseBody>, Parts> {
-        let ask = ask(abroad.cluster.policy(), &parts, true);
-        let mut node = node.clone();
-        let mut left = SENT_ON_MAX;
-        loop {
-            let mut theirs = parts.clone();
-            self.for_peer(&mut theirs);
-            let request = Request::from_parts(theirs, PeerBody::Whole(Full::default()));
-            let Sent { answer, undone } = self.send_there(abroad, id, &node, request).await;
-            let goes_on = match undone {
-                Some(Undone::Elsewhere) => true,
-                Some(Undone::NotReached) => ask.may_wait(),
-                None => false,
-            };
-            if !goes_on || left == 0 {
-                return Ok(answer);
-            }
-            left -= 1;
-            match self.place_after(abroad, id, ask, &node).await {
-                Place::There(other) => node = other,
-                Place::Here => return Err(parts),
-                Place::Refused(_) => return Ok(answer),
-            }
-        }
-    }
-
-    /// Where an actor is that `node` does not serve, whatever its record said. A node that stops says so a moment
-    /// before its records do.
-    async fn place_after(&self, abroad: &Abroad, id: &ActorId, ask: Ask, node: &NodeId) -> Place {
-        for pause in GIVEN_UP_AFTER_MS.map(Duration::from_millis) {
-            match self.place_anew(abroad, id, ask, true).await {
-                Place::There(same) if same == *node => self.context.sleeper.sleep(pause).await,
-                place => return place,
-            }
-        }
-        // Its heartbeat will tell; what may wait waits for that.
-        abroad.keeping.suspect(node);
-        self.place_anew(abroad, id, ask, true).await
-    }
-
-    /// What passes to another node of a client's headers.
-    fn for_peer(&self, parts: &mut Parts) {
-        strip_headers(&mut parts.headers);
-        parts.headers.remove(http::header::EXPECT);
-        parts.headers.insert(headers::FORWARDED, self.node_header.clone());
-    }
-
-    async fn send_there(
-        &self,
-        abroad: &Abroad,
-        id: &ActorId,
-        node: &NodeId,
-        request: Request<PeerBody>,
-    ) -> Sent {
-        let refuse = |refusal: Refusal, undone| {
-            abroad.hints.forget(id);
-            self.node.metrics.cluster.forwarded("refused");
-            Sent { answer: refused(refusal).map(|body| body::response(body, None)), undone }
-        };
-        let target = match abroad.target(node) {
-            Ok(target) => target,
-            Err(refusal) => return refuse(refusal, None),
-        };
-        match abroad.peers.send(&target, request).await {
-            Ok(answer) => {
-                self.node.metrics.cluster.forwarded("answered");
-                let (mut head, incoming) = answer.into_parts();
-                let by = head.headers.get(headers::NODE).cloned();
-                let elsewhere = head.headers.get(headers::ELSEWHERE).cloned();
-                strip_headers(&mut head.headers);
-                head.headers.insert(headers::NODE, by.unwrap_or_else(|| named(node)));
-                let undone = elsewhere.map(|elsewhere| {
-                    abroad.hints.forget(id);
-                    head.headers.insert(headers::ELSEWHERE, elsewhere);
-                    Undone::Elsewhere
-                });
-                Sent { answer: Response::from_parts(head, incoming.into()), undone }
-            }
-            Err(remedy) => {
-                let undone = remedy.suspect.then(|| {
-                    abroad.keeping.suspect(node);
-                    Undone::NotReached
-                });
-                refuse(remedy.refusal, undone)
-            }
-        }
-    }
-}
-
-/// The answer that says why a request was not served.
-pub(super) fn refused(refusal: Refusal) -> Response<wasmkeep_host::ResponseBody> {
-    let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    let mut response = if status == StatusCode::SERVICE_UNAVAILABLE {
-        answer::retry_later(status, &refusal.to_string())
-    } else {
-        answer::sentence(status, &refusal.to_string())
-    };
-    if matches!(refusal, Refusal::Elsewhere | Refusal::NotTaking) {
-        response.headers_mut().insert(headers::ELSEWHERE, HeaderValue::from_static("1"));
-    }
-    response
-}
-
-pub(super) fn named(node: &NodeId) -> HeaderValue {
-    // A checked node id is made of letters a header may hold.
-    HeaderValue::from_str(node.as_str()).unwrap_or_else(|_| HeaderValue::from_static("invalid"))
 }

@@ -14,8 +14,9 @@ use wasmkeep_protocol::{
 
 use super::{
     Shard,
-    body::{self, Pump},
-    elsewhere::{Abroad, Place, ask, refused},
+    body::Pump,
+    elsewhere::{Abroad, Place, ask},
+    sending_on::plain,
 };
 use crate::http as front;
 
@@ -70,10 +71,10 @@ impl Shard {
                 },
                 // Still this node's, until its release has landed.
                 Place::Here => {}
-                Place::Refused(refusal) => return refused(refusal).map(|text| body::response(text, None)),
+                Place::Refused(refusal) => return plain(refusal),
             }
             self.context.sleeper.sleep(LOOK_EVERY).await;
         }
-        refused(Refusal::NotTaking).map(|text| body::response(text, None))
+        plain(Refusal::NotTaking)
     }
 }

@@ -61,6 +61,11 @@ impl Keeping {
         self.suspects.borrow_mut().failed(node, moment());
     }
 
+    /// This node says that it stops.
+    pub(super) fn stops(&self, node: &NodeId) {
+        self.suspects.borrow_mut().stops(node, moment());
+    }
+
     /// Whom this shard suspects now.
     pub(super) fn with_suspects<T>(&self, ask: impl FnOnce(&Suspects) -> T) -> T {
         self.look_at_suspects();

@@ -17,6 +17,7 @@ mod replica;
 mod requests;
 mod resending;
 mod route;
+mod sending_on;
 mod spares;
 mod upgrade;
 mod world;
@@ -122,7 +123,7 @@ impl Shard {
                 node.metrics.cluster.clone(),
                 node.connections_max / context.count,
             ),
-            hints: elsewhere::Hints::new(node.limits.hibernate_after),
+            hints: elsewhere::hints(node.limits.hibernate_after),
             relays: socket::Relays::new(
                 context.sleeper.clone(),
                 node.limits.socket_ping_after * 2,

@@ -9,16 +9,17 @@ use hyper::body::Incoming;
 use wasmkeep_host::strip_headers;
 use wasmkeep_protocol::{
     ActorId, NodeId, close,
-    forwarding::{Again, Refusal, Trouble, remedy},
+    forwarding::{Again, Refusal, Remedy, Trouble, remedy},
     headers,
     limits::{OWNER_SWEEP_EVERY, OWNER_SWEEP_READS_MAX, RELAY_LOOK_EVERY},
     view::Standing,
 };
 
 use super::{
-    Shard, body,
-    elsewhere::{Abroad, named, refused},
+    Shard,
+    elsewhere::{Abroad, Place, ask},
     keeping::moment,
+    sending_on::{Next, SENT_ON_MAX, named, plain},
 };
 use crate::{
     http as front,
@@ -27,25 +28,48 @@ use crate::{
 };
 
 impl Shard {
-    /// Asks the actor's node for a WebSocket, once, and gives its answer: the upgrade, or what it said instead.
+    /// Asks the actor's node for a WebSocket and gives its answer: the upgrade, or what it said instead. `None`: this
+    /// node has the actor by now.
     pub(super) async fn relay(
         self: &Rc<Self>,
         abroad: &Abroad,
+        id: &ActorId,
         node: &NodeId,
-        mut parts: Parts,
-        request_body: front::RequestBody,
+        parts: &Parts,
+    ) -> Option<Response<front::ResponseBody>> {
+        let ask = ask(abroad.cluster.policy(), parts, true);
+        let mut node = node.clone();
+        for sent_on in 0.. {
+            let (answer, not_executed) = match self.ask_to_join(abroad, &node, parts).await {
+                Ok((answer, joining)) => {
+                    let not_executed = abroad.heard(id, &node, &answer);
+                    (self.joined(abroad, &node, answer, joining).await, not_executed)
+                }
+                Err(remedy) => {
+                    self.node.metrics.cluster.forwarded("refused");
+                    (plain(remedy.refusal), abroad.failed(id, &node, &remedy))
+                }
+            };
+            let Some(why) = not_executed.filter(|_| sent_on < SENT_ON_MAX) else { return Some(answer) };
+            match self.next_after(abroad, id, ask, &node, why).await {
+                Next::To(Place::There(other)) => node = other,
+                Next::To(Place::Here) => return None,
+                Next::To(Place::Refused(refusal)) => return Some(plain(refusal)),
+                Next::Nothing => return Some(answer),
+            }
+        }
+        // The loop ends by an answer.
+        Some(plain(Refusal::NotReachable))
+    }
+
+    /// What the client gets of the node's answer.
+    async fn joined(
+        self: &Rc<Self>,
+        abroad: &Abroad,
+        node: &NodeId,
+        answer: Response<Incoming>,
+        joining: Joining,
     ) -> Response<front::ResponseBody> {
-        let refuse = |refusal: Refusal| {
-            self.node.metrics.cluster.forwarded("refused");
-            refused(refusal).map(|body| body::response(body, None))
-        };
-        strip_headers(&mut parts.headers);
-        want_websocket(&mut parts.headers);
-        parts.headers.insert(headers::FORWARDED, self.node_header.clone());
-        let (answer, joining) = match self.ask_to_join(abroad, node, parts, request_body).await {
-            Ok(answered) => answered,
-            Err(refusal) => return refuse(refusal),
-        };
         let (mut head, incoming) = answer.into_parts();
         let by = head.headers.get(headers::NODE).cloned();
         strip_headers(&mut head.headers);
@@ -54,7 +78,10 @@ impl Shard {
             self.node.metrics.cluster.forwarded("answered");
             return Response::from_parts(head, front::ResponseBody::stream(incoming));
         }
-        let Some(joint) = joining.joint().await else { return refuse(remedy(Trouble::Lost).refusal) };
+        let Some(joint) = joining.joint().await else {
+            self.node.metrics.cluster.forwarded("refused");
+            return plain(remedy(Trouble::Lost).refusal);
+        };
         self.node.metrics.cluster.forwarded("answered");
         want_websocket(&mut head.headers);
         let hold = abroad.relays.enter(node);
@@ -69,27 +96,22 @@ impl Shard {
         &self,
         abroad: &Abroad,
         node: &NodeId,
-        parts: Parts,
-        request_body: front::RequestBody,
-    ) -> Result<(Response<Incoming>, Joining), Refusal> {
-        let request = Request::from_parts(parts.clone(), PeerBody::Client(request_body));
-        let first = abroad.peers.send_to_join(&abroad.target(node)?, request).await;
-        let sent = match first {
-            Err(remedy) if remedy.again == Again::Later => {
-                if !self.may_send_again(abroad).await {
-                    return Err(remedy.refusal);
-                }
-                let request = Request::from_parts(parts, PeerBody::Whole(Full::default()));
-                abroad.peers.send_to_join(&abroad.target(node)?, request).await
-            }
-            sent => sent,
+        parts: &Parts,
+    ) -> Result<(Response<Incoming>, Joining), Remedy> {
+        let mut parts = parts.clone();
+        strip_headers(&mut parts.headers);
+        want_websocket(&mut parts.headers);
+        parts.headers.insert(headers::FORWARDED, self.node_header.clone());
+        let send = async || {
+            let not_reachable = |refusal| Remedy { again: Again::No, refusal, suspect: false };
+            let target = abroad.target(node).map_err(not_reachable)?;
+            let request = Request::from_parts(parts.clone(), PeerBody::Whole(Full::default()));
+            abroad.peers.send_to_join(&target, request).await
         };
-        sent.map_err(|remedy| {
-            if remedy.suspect {
-                abroad.keeping.suspect(node);
-            }
-            remedy.refusal
-        })
+        match send().await {
+            Err(remedy) if remedy.again == Again::Later && self.may_send_again(abroad).await => send().await,
+            sent => sent,
+        }
     }
 
     /// Ends the relays to nodes that left the view, as long as there are relays: such a node may be frozen or cut off,

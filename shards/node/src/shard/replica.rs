@@ -68,7 +68,7 @@ fn refused(error: SessionError) -> Refusal {
         SessionError::Take(error) => refused_take(error),
         SessionError::Restore(error) if error.is_lossy() => Refusal::Damaged(error.to_string()),
         SessionError::Restore(_) => {
-            Refusal::NotHeld("the actor could not be restored from the bucket".into())
+            Refusal::Unavailable("the actor could not be restored from the bucket".into())
         }
         SessionError::Open(error @ OpenError::Damaged { .. }) => Refusal::Damaged(error.to_string()),
         SessionError::Open(error) => Refusal::Storage(error.to_string()),
@@ -88,13 +88,13 @@ fn refused_take(error: TakeError) -> Refusal {
             Refusal::Damaged(format!("its ownership record cannot be read: {error}"))
         }
         TakeError::Denied(Denial::BucketSilent) => {
-            Refusal::NotHeld("the cluster's bucket did not answer".into())
+            Refusal::Unavailable("the cluster's bucket did not answer".into())
         }
-        TakeError::Denied(Denial::NotTaking) => Refusal::NotHeld("this node takes no actors".into()),
+        TakeError::Denied(Denial::NotTaking) => Refusal::Stopping,
         TakeError::Denied(Denial::Owned(_)) => Refusal::NotHeld("the actor is on another node".into()),
         TakeError::History(error) if !error.passes() => Refusal::Damaged(error.to_string()),
         TakeError::History(error) => {
-            Refusal::NotHeld(format!("the actor's history could not be read: {error}"))
+            Refusal::Unavailable(format!("the actor's history could not be read: {error}"))
         }
     }
 }

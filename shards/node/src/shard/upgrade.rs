@@ -68,7 +68,14 @@ impl Shard {
         if let Some(abroad) = &self.abroad {
             match self.placed(abroad, id, &parts, &request_body).await {
                 Ok(None) => {}
-                Ok(Some((abroad, node))) => return self.relay(abroad, &node, parts, request_body).await,
+                Ok(Some((abroad, node))) => {
+                    if let Some(answer) = self.relay(abroad, id, &node, &parts).await {
+                        return answer;
+                    }
+                    if let Some(refused) = self.refused_existence(abroad, id).await {
+                        return plain(refused);
+                    }
+                }
                 Err(refused) => return plain(refused),
             }
         }

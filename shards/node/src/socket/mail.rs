@@ -167,7 +167,10 @@ async fn deliver(sockets: &Sockets, actor: &ActorId, socket: u64, message: Messa
 
 fn undeliverable(refusal: &Refusal) -> Fate {
     match refusal {
-        Refusal::NotHeld(_) => Fate::Undeliverable(close::RESTART, "the actor is elsewhere; connect again"),
+        // The node gives the actor up: another one may have it by the time the client is back.
+        Refusal::NotHeld(_) | Refusal::Unavailable(_) => {
+            Fate::Undeliverable(close::RESTART, "the actor is elsewhere; connect again")
+        }
         _ => Fate::Undeliverable(close::UNABLE, "the actor could not be started"),
     }
 }

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wasmkeep_node::{
-    http::{Admission, Config, Front, Handover, Inbound, RequestBody, ResponseBody, Stats, listen},
+    http::{Admission, Config, Front, Handover, Inbound, RequestBody, ResponseBody, Stats, reserve},
     runtime::{Hooks, Placement, Sleeper, mesh, start},
 };
 
@@ -49,7 +49,7 @@ impl Server {
     }
 
     pub fn with(shards: usize, connections_max: usize, adjust: fn(&mut Config)) -> Server {
-        let bound = listen("127.0.0.1:0".parse().unwrap(), shards).unwrap();
+        let bound = reserve("127.0.0.1:0".parse().unwrap()).unwrap().listen(shards).unwrap();
         let address = bound.address;
         let seen = Arc::new(Seen::default());
         let admission = Admission::new(connections_max);

@@ -4,6 +4,7 @@ mod fairness;
 mod machine;
 mod timers;
 mod wakes;
+mod watchdog;
 
 use std::{sync::mpsc, time::Duration};
 use wasmkeep_node::runtime::{Hooks, Placement, ShardContext, Shards, start};

@@ -132,7 +132,7 @@ impl Client {
         requests_max: usize,
         make: impl FnOnce(&[OutboundRange], usize, OutboundMetrics) -> Arc<Egress>,
     ) -> Self {
-        let metrics = Metrics::new(OffloadPool::start(1).unwrap());
+        let metrics = Metrics::new(OffloadPool::start(1).unwrap(), Arc::default());
         let allowed: Vec<OutboundRange> = allowed.iter().map(|range| range.parse().unwrap()).collect();
         let egress = make(&allowed, requests_max, metrics.outbound.clone());
         Self { timers: Timers::start().unwrap(), share: egress.for_instance(), egress, metrics }
