@@ -23,7 +23,7 @@ fn open(folder: &Path) -> Database {
 
 /// What follows an event.
 async fn end(database: &Database) {
-    let end = database.end_event();
+    let end = database.end_event().await;
     assert!(!end.rolled_back);
     if database.checkpoint_due() {
         database.checkpoint(&Inline).await.expect("a checkpoint");

@@ -298,10 +298,14 @@ impl Database {
     }
 
     /// Ends an event: closes the cursors it left open and rolls back the transaction it left open.
-    pub fn end_event(&self) -> EventEnd {
+    ///
+    /// An event that is cut may leave the connection with another thread: a snapshot reads the files while a
+    /// transaction is open. So this waits for it first, or the transaction would be open still in the next event.
+    pub async fn end_event(&self) -> EventEnd {
+        self.home().await;
         let delete = self.delete.take();
-        if self.is_away() || self.connection.is_busy.get() || !self.connection.is_open() {
-            // Away and closed only between statements, and outside a transaction.
+        if self.connection.is_busy.get() || !self.connection.is_open() {
+            // Closed only outside a transaction.
             return EventEnd { rolled_back: false, delete };
         }
         let connection = &self.connection;

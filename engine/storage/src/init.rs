@@ -36,7 +36,7 @@ impl Database {
             Err(Error::refused("the transaction of on-init was rolled back by an earlier error"))
         };
         if result.is_err() {
-            self.abort_init();
+            self.undo_init();
             return result;
         }
         connection.in_init.set(false);
@@ -44,16 +44,18 @@ impl Database {
         Ok(())
     }
 
-    /// Rolls back what `on-init` wrote.
-    pub fn abort_init(&self) {
-        if let Ok(connection) = self.here()
-            && connection.in_init.replace(false)
-        {
-            self.end_event_transaction(connection);
-        }
+    /// Rolls back what `on-init` wrote. As [`Database::end_event`], it waits for a connection that is with another
+    /// thread.
+    pub async fn abort_init(&self) {
+        self.home().await;
+        self.undo_init();
     }
 
-    fn end_event_transaction(&self, connection: &Connection) {
+    fn undo_init(&self) {
+        let Ok(connection) = self.here() else { return };
+        if !connection.in_init.replace(false) {
+            return;
+        }
         cursor::close_all(connection);
         if connection.in_transaction()
             && let Err(error) = connection.host_run(c"ROLLBACK")

@@ -159,9 +159,9 @@ mod tests {
         for text in texts {
             block_on(database.exec(text, Vec::new())).unwrap();
         }
-        database.end_event();
+        block_on(database.end_event());
         block_on(database.exec("DELETE FROM line", Vec::new())).unwrap();
-        database.end_event();
+        block_on(database.end_event());
         compiled
     }
 

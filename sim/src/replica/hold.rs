@@ -244,7 +244,7 @@ impl Hold {
         match local::write(database, unit, world.parameters.row_bytes).await {
             Ok(()) => written.push(unit),
             // Full: what could not be written is promised to nobody.
-            Err(_) => drop(database.end_event()),
+            Err(_) => drop(database.end_event().await),
         }
         if after {
             local::reshape(database, world.below(1_000)).await;

@@ -66,7 +66,7 @@ pub(crate) async fn reshape(database: &Database, chosen: u64) {
     };
     // Before the first row there is no table.
     drop(done);
-    database.end_event();
+    database.end_event().await;
 }
 
 /// The rows that count.

@@ -36,7 +36,7 @@ impl<W: World> Actors<W> {
         }
         let result = ran.and_then(|()| database.commit_init(&body.version).map_err(refused));
         if result.is_err() {
-            database.abort_init();
+            database.abort_init().await;
         }
         self.note_touched_alarm(&actor.id, database);
         result
@@ -178,7 +178,7 @@ impl<W: World> Actors<W> {
         database: &Rc<Database>,
         note: impl FnOnce(&Database),
     ) -> StorageFate {
-        let event = database.end_event();
+        let event = database.end_event().await;
         if event.rolled_back {
             self.world.observe(&actor.id, Happening::RolledBack);
         }

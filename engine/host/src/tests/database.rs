@@ -31,7 +31,7 @@ impl Actor {
     fn ask(&mut self) -> Vec<u8> {
         let (end, answer) = block_on(exchange(&mut self.instance, get("/")));
         assert_eq!(end, TurnEnd::Ready);
-        self.database.end_event();
+        block_on(self.database.end_event());
         answer.unwrap().body
     }
 }
@@ -251,7 +251,7 @@ fn endless_sql_leaves_the_thread_to_others_and_can_be_dropped() {
         }
     }
     // The connection outlives the event that was dropped.
-    actor.database.end_event();
+    block_on(actor.database.end_event());
     assert!(block_on(actor.database.exec("CREATE TABLE t (a)", Vec::new())).is_ok());
 }
 
@@ -266,5 +266,5 @@ fn size_and_deletion_reach_the_database() {
     let (end, answer) = block_on(exchange(&mut actor.instance, get("/")));
     assert_eq!(end, TurnEnd::Ready);
     assert_eq!(i64_at(&answer.unwrap().body, 0).cast_unsigned(), actor.database.size_bytes());
-    assert!(actor.database.end_event().delete);
+    assert!(block_on(actor.database.end_event()).delete);
 }

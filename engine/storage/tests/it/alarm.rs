@@ -3,7 +3,7 @@
 use wasmkeep_protocol::alarm::{Alarm, Attempt, Wake};
 use wasmkeep_storage::{Config, Error, OpenError, peek_alarm};
 
-use crate::rig::Rig;
+use crate::rig::{Rig, wait};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -59,7 +59,7 @@ fn an_alarm_commits_and_rolls_back_with_the_transaction_it_was_set_in() {
     // An event that ends with its transaction open.
     rig.script("BEGIN").unwrap();
     rig.db.clear_alarm().unwrap();
-    assert!(rig.db.end_event().rolled_back);
+    assert!(wait(rig.db.end_event()).rolled_back);
     assert_eq!(rig.db.alarm().unwrap(), pending(NOW + 1));
     // The first alarm of an actor, in a transaction that also makes the table for it.
     let rig = Rig::new();
@@ -118,7 +118,7 @@ fn a_full_database_takes_a_first_alarm_and_still_runs_one_that_was_set() {
     set(&rig, NOW);
     rig.exec("CREATE TABLE t(x)").unwrap();
     while rig.exec("INSERT INTO t VALUES(randomblob(2000))").is_ok() {}
-    rig.db.end_event();
+    wait(rig.db.end_event());
     assert!(rig.db.begin_alarm(NOW).unwrap().is_some());
     rig.db.end_alarm(NOW, true).unwrap();
     assert_eq!(rig.db.alarm().unwrap(), Alarm::default());
@@ -126,7 +126,7 @@ fn a_full_database_takes_a_first_alarm_and_still_runs_one_that_was_set() {
     let rig = Rig::quota(64 * 1024);
     rig.exec("CREATE TABLE t(x)").unwrap();
     while rig.exec("INSERT INTO t VALUES(randomblob(2000))").is_ok() {}
-    rig.db.end_event();
+    wait(rig.db.end_event());
     set(&rig, NOW);
     assert_eq!(rig.db.alarm().unwrap(), pending(NOW));
 }
@@ -141,7 +141,7 @@ fn a_full_database_of_an_earlier_version_refuses_a_first_alarm() {
     let db = wasmkeep_storage::Database::open(&path, &config).unwrap().into();
     let rig = Rig { folder, config, db };
     while rig.exec("INSERT INTO t VALUES(randomblob(2000))").is_ok() {}
-    rig.db.end_event();
+    wait(rig.db.end_event());
     assert_eq!(rig.db.set_alarm(NOW, |_| Ok::<_, Error>(())), Err(Error::Full));
     assert_eq!(rig.db.alarm().unwrap(), Alarm::default());
 }

@@ -41,7 +41,7 @@ fn figures() {
     );
     println!("checkpoint_due {:?}", timed(10_000, |_| rig.db.checkpoint_due()));
     println!("size_bytes {:?}", timed(10_000, |_| rig.db.size_bytes()));
-    println!("end_event {:?}", timed(10_000, |_| rig.db.end_event()));
+    println!("end_event {:?}", timed(10_000, |_| wait(rig.db.end_event())));
 
     let folder = tempfile::tempdir().unwrap();
     let config = Config::default();

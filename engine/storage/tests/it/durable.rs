@@ -160,13 +160,15 @@ fn statements_wait_for_a_checkpoint_even_one_whose_asker_has_left() {
         assert!(asked.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
     }
     assert!(rig.db.begin_init().is_err());
-    assert!(!rig.db.end_event().rolled_back);
+    let mut ending = Box::pin(rig.db.end_event());
     let mut count = Box::pin(rig.db.query("SELECT count(*) FROM t", vec![]));
     let waker = std::task::Waker::noop();
     for _ in 0..3 {
+        assert!(ending.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
         assert!(count.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
     }
     held.release();
+    assert!(!wait(ending).rolled_back);
     assert_eq!(wait(count).unwrap().rows, [[Value::Integer(50)]]);
     assert!(is_wal_blank(&rig));
 }
@@ -199,7 +201,7 @@ fn a_sync_that_is_not_confirmed_is_told_and_nothing_more_is_taken() {
     assert!(matches!(rig.exec("INSERT INTO t VALUES(2)"), Err(Error::NotDurable(_))));
     assert!(matches!(rig.rows("SELECT 1"), Err(Error::NotDurable(_))));
     assert!(matches!(rig.durable("SELECT 1"), Err(Error::NotDurable(_))));
-    rig.db.end_event();
+    wait(rig.db.end_event());
 }
 
 #[test]

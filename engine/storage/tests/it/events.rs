@@ -1,6 +1,13 @@
 //! Transactions, and what an event leaves behind.
 
-use wasmkeep_storage::{Error, EventEnd, Inline, Value};
+use std::{
+    cell::RefCell,
+    future::Future,
+    pin::pin,
+    task::{Context, Waker},
+};
+
+use wasmkeep_storage::{Error, EventEnd, Inline, Offload, Value};
 
 use crate::rig::{Rig, code, refusal, wait};
 
@@ -39,7 +46,7 @@ fn an_implicit_rollback_is_told_truly() {
             matches!(&commit, Err(Error::Sqlite(error)) if error.message.contains("no transaction")),
             "{commit:?}"
         );
-        assert_eq!(rig.db.end_event(), QUIET);
+        assert_eq!(wait(rig.db.end_event()), QUIET);
         let there = |rig: &Rig| rig.rows("SELECT x FROM t ORDER BY x").unwrap();
         let expected = [[Value::Integer(1)], [Value::Integer(3)]];
         assert_eq!(there(&rig), expected, "{failure}");
@@ -61,7 +68,7 @@ fn a_transaction_left_open_is_rolled_back_at_the_end_of_the_event() {
         rig.script(opening).unwrap();
         let cursor = wait(rig.db.open_cursor("SELECT * FROM t", vec![])).unwrap();
         let _ = wait(cursor.next(1));
-        assert_eq!(rig.db.end_event(), EventEnd { rolled_back: true, delete: false }, "{opening}");
+        assert_eq!(wait(rig.db.end_event()), EventEnd { rolled_back: true, delete: false }, "{opening}");
         assert!(!rig.db.in_transaction(), "the next event starts in autocommit");
         assert!(!rig.db.take_committed(), "{opening}: there is nothing to ship");
         assert_eq!(rig.number("SELECT count(*) FROM t"), 0);
@@ -74,8 +81,8 @@ fn delete_self_is_reported_once_and_deletes_nothing() {
     let rig = table();
     rig.db.delete_self();
     rig.exec("INSERT INTO t VALUES(1, 1)").unwrap();
-    assert_eq!(rig.db.end_event(), EventEnd { rolled_back: false, delete: true });
-    assert_eq!(rig.db.end_event(), QUIET);
+    assert_eq!(wait(rig.db.end_event()), EventEnd { rolled_back: false, delete: true });
+    assert_eq!(wait(rig.db.end_event()), QUIET);
     assert_eq!(rig.number("SELECT count(*) FROM t"), 1);
 }
 
@@ -157,4 +164,51 @@ fn a_savepoint_makes_exec_durable_wait_for_commit_too() {
     rig.durable("COMMIT").unwrap();
     assert!(!rig.db.in_transaction());
     assert!(wait(rig.db.checkpoint(&Inline)).is_ok());
+}
+
+/// Keeps jobs until they are asked for.
+#[derive(Default)]
+struct Held(RefCell<Vec<Box<dyn FnOnce() + Send>>>);
+
+impl Offload for Held {
+    fn offload(&self, job: Box<dyn FnOnce() + Send>) {
+        self.0.borrow_mut().push(job);
+    }
+}
+
+#[test]
+fn a_transaction_is_rolled_back_also_when_the_event_is_cut_while_a_snapshot_reads_the_files() {
+    // R-DUR-2: `on-init` has a transaction of its own, an event the one it began.
+    for in_init in [false, true] {
+        let rig = Rig::new();
+        wait(rig.db.begin_capture(&Inline)).unwrap();
+        rig.exec("CREATE TABLE t(x)").unwrap();
+        wait(rig.db.take_changes()).unwrap();
+        if in_init {
+            rig.db.begin_init().unwrap();
+        } else {
+            rig.script("BEGIN").unwrap();
+        }
+        rig.exec("INSERT INTO t VALUES(1)").unwrap();
+
+        let held = Held::default();
+        let mut context = Context::from_waker(Waker::noop());
+        // The event ends at its limit: what waits for the snapshot is dropped, the snapshot goes on.
+        assert!(pin!(rig.db.snapshot(&held, 1, 0)).as_mut().poll(&mut context).is_pending());
+        {
+            let mut ending = pin!(async {
+                if in_init {
+                    rig.db.abort_init().await;
+                }
+                rig.db.end_event().await
+            });
+            assert!(ending.as_mut().poll(&mut context).is_pending(), "the connection is away");
+            held.0.take().into_iter().for_each(|job| job());
+            assert_eq!(wait(ending), EventEnd { rolled_back: !in_init, delete: false });
+        }
+        assert!(!rig.db.in_transaction(), "the next event begins outside a transaction");
+        assert_eq!(rig.number("SELECT count(*) FROM t"), 0);
+        rig.exec("INSERT INTO t VALUES(2)").unwrap();
+        assert_eq!(rig.after_a_kill().number("SELECT count(*) FROM t"), 1);
+    }
 }

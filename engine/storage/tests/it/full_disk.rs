@@ -108,7 +108,7 @@ fn a_transaction_that_meets_a_full_disk_is_undone_as_a_whole() {
             SELECT zeroblob(3500) FROM r";
         let refused = rig.exec(many).and_then(|_| rig.exec("COMMIT"));
         assert!(refused.unwrap_err().to_string().contains("the node's disk is full"));
-        rig.db.end_event();
+        wait(rig.db.end_event());
         assert_eq!(rig.number("SELECT count(*) FROM t"), 1);
         fs::remove_file(ballast).unwrap();
         rig.durable(INSERT).unwrap();

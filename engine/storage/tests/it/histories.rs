@@ -108,7 +108,7 @@ proptest! {
                 // A full database refuses, and that must change nothing either.
                 _ => drop(rig.script(&sql(act))),
             }
-            rig.db.end_event();
+            wait(rig.db.end_event());
         }
         copy.follow(&rig);
         copy.assert_equals(&rig);

@@ -2,7 +2,7 @@
 
 use wasmkeep_storage::{Error, Value};
 
-use crate::rig::{Rig, code, refusal};
+use crate::rig::{Rig, code, refusal, wait};
 
 #[test]
 fn on_init_commits_with_its_version_or_not_at_all() {
@@ -10,7 +10,7 @@ fn on_init_commits_with_its_version_or_not_at_all() {
     assert_eq!(rig.db.init_version().unwrap(), None);
     rig.db.begin_init().unwrap();
     rig.script("CREATE TABLE t(x); INSERT INTO t VALUES(1)").unwrap();
-    rig.db.abort_init();
+    wait(rig.db.abort_init());
     assert_eq!(rig.db.init_version().unwrap(), None);
     assert_eq!(rig.number("SELECT count(*) FROM sqlite_schema"), 1, "nothing is left of an aborted on-init");
 
@@ -83,7 +83,7 @@ fn an_event_that_ends_within_on_init_leaves_nothing() {
     let rig = Rig::new();
     rig.db.begin_init().unwrap();
     rig.exec("CREATE TABLE t(x)").unwrap();
-    assert!(rig.db.end_event().rolled_back);
+    assert!(wait(rig.db.end_event()).rolled_back);
     rig.exec("BEGIN").unwrap();
     rig.exec("ROLLBACK").unwrap();
     assert_eq!(rig.db.init_version().unwrap(), None);

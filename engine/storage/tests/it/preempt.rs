@@ -91,7 +91,7 @@ fn a_statement_dropped_inside_a_transaction_is_undone_by_the_end_of_the_event() 
         ),
         5,
     );
-    rig.db.end_event();
+    wait(rig.db.end_event());
     assert!(!rig.db.in_transaction());
     assert_eq!(rig.number("SELECT count(*) FROM t"), 0);
 }

@@ -59,7 +59,7 @@ fn a_delete_that_writes_before_it_frees_may_use_the_reserve() {
         assert_eq!(rig.number("SELECT count(*) FROM f"), 0);
         rig.exec("DELETE FROM t").unwrap();
         rig.exec("VACUUM").unwrap();
-        rig.db.end_event();
+        wait(rig.db.end_event());
         assert_eq!(rig.number("PRAGMA max_page_count"), 64, "the reserve is closed again");
         assert!(rig.is_sound());
     }
@@ -81,7 +81,7 @@ fn the_quota_within_savepoints_leaves_a_database_that_works() {
     // Whatever SQLite did to the transaction, the answer to the next statement and the state agree.
     let open = rig.db.in_transaction();
     assert_eq!(rig.exec("ROLLBACK TO b").is_ok(), open);
-    assert_eq!(rig.db.end_event().rolled_back, open);
+    assert_eq!(wait(rig.db.end_event()).rolled_back, open);
     assert_eq!(rig.value("SELECT y FROM t"), text("before"));
     rig.exec("INSERT INTO t(y) VALUES('after')").unwrap();
     assert_eq!(rig.after_a_kill().number("SELECT count(*) FROM t"), 2);

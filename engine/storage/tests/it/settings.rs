@@ -2,7 +2,7 @@
 
 use wasmkeep_storage::{Value, check_sqlite_version, is_memory_counted};
 
-use crate::rig::{Rig, text};
+use crate::rig::{Rig, text, wait};
 
 // case R10
 #[test]
@@ -59,7 +59,7 @@ fn an_idle_connection_is_small() {
         rig.exec("UPDATE t SET v = v + 1 WHERE k = 'count'").unwrap();
         rig.value("SELECT v FROM t WHERE k = 'count'");
     }
-    rig.db.end_event();
+    wait(rig.db.end_event());
     let busy = rig.db.memory_bytes();
     rig.db.shrink();
     let idle = rig.db.memory_bytes();

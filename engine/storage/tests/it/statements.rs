@@ -147,7 +147,7 @@ fn cursors_read_only_and_end_with_their_event() {
     let cursor = wait(rig.db.open_cursor("SELECT x FROM t WHERE x > ?", vec![Value::Integer(1)])).unwrap();
     assert_eq!(wait(cursor.next(1)).unwrap(), [[Value::Integer(2)]]);
     rig.exec("INSERT INTO t VALUES(4)").unwrap();
-    rig.db.end_event();
+    wait(rig.db.end_event());
     assert!(refusal(wait(cursor.next(1))).contains("closed"));
     rig.exec("DROP TABLE t").unwrap();
 }
