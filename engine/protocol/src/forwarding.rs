@@ -74,6 +74,9 @@ pub enum Refusal {
     /// The node refused this node's certificate and read nothing (R-TLS-5).
     #[error("the actor's node refused this node's certificate; retry")]
     CertificateRefused,
+    /// This node's certificate may be new to the others, so none of them is asked yet (R-TLS-5).
+    #[error("this node's certificate may be new to the actor's node; retry")]
+    CertificateNew,
     /// The node talks plain HTTP, and this one does not (R-TLS-3).
     #[error("the actor's node has no cluster listener, and this node uses no plain HTTP; retry")]
     NodeUnused,
@@ -178,6 +181,8 @@ pub enum Trouble {
     /// The node refused this node's certificate, or a new connection with TLS gave the request back unsent: whatever
     /// closed it, nothing was read (R-TLS-5).
     Untrusted,
+    /// This node's certificate may be new to the node, which was not asked (R-TLS-5).
+    Unknown,
     /// No answer within [`crate::limits::FORWARD_ANSWER`].
     Silent,
 }
@@ -247,6 +252,7 @@ pub fn remedy(trouble: Trouble) -> Remedy {
         Trouble::NotOpened => Remedy { suspect: true, ..refuse(Refusal::NotAnswered) },
         Trouble::ClosedUnused => Remedy { again: Again::SameNode, ..refuse(Refusal::NotAnswered) },
         Trouble::Untrusted => Remedy { again: Again::Later, ..refuse(Refusal::CertificateRefused) },
+        Trouble::Unknown => Remedy { again: Again::Later, ..refuse(Refusal::CertificateNew) },
         Trouble::Lost => refuse(Refusal::NotAnswered),
         Trouble::Silent => refuse(Refusal::TimedOut),
     }

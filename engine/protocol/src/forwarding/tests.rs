@@ -188,6 +188,13 @@ fn a_request_is_sent_again_only_if_it_surely_did_not_run() {
             503,
             "the actor's node refused this node's certificate; retry",
         ),
+        (
+            Trouble::Unknown,
+            Again::Later,
+            false,
+            503,
+            "this node's certificate may be new to the actor's node; retry",
+        ),
         (Trouble::Silent, Again::No, false, 504, "the actor's node did not answer in time"),
     ] {
         let remedy = remedy(trouble);

@@ -1,11 +1,12 @@
 //! When a call or an upgrade that a peer refused unread is sent again (R-TLS-5).
 //!
 //! A peer refuses a live node for a moment: it saw its heartbeat expire, as a slow write can make it. The next
-//! heartbeat that lands, and the time the peer takes to list it, mend that.
+//! heartbeat that lands, and the time the peer takes to list it, mend that. A node whose first heartbeat has just
+//! landed asks nobody for that time, since it would be refused.
 
 use crate::{clock::Moment, lease::Timing};
 
-/// One refused request on its way to being sent again, once.
+/// One request that was refused, or not sent at all, on its way to being sent, once.
 #[derive(Debug, Clone)]
 pub struct Resend {
     timing: Timing,
@@ -30,6 +31,13 @@ impl Resend {
     #[must_use]
     pub fn new(timing: Timing, now: Moment) -> Self {
         Self { timing, refused: now, landed: None }
+    }
+
+    /// Of a request that was not sent because the certificate is new: the first heartbeat that names it landed at
+    /// `first`.
+    #[must_use]
+    pub fn unknown(timing: Timing, first: Moment) -> Self {
+        Self { timing, refused: first, landed: Some(first) }
     }
 
     /// `landed`: when this node's last heartbeat landed.

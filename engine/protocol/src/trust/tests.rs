@@ -96,3 +96,17 @@ fn what_was_refused_is_sent_again_once_a_heartbeat_landed_and_two_periods_passed
         assert_eq!(steps.last(), Some(&step), "{looks:?}");
     }
 }
+
+// R-TLS-5
+#[test]
+fn what_waits_for_a_new_certificate_is_sent_once_every_peer_has_had_the_time_to_list_it() {
+    let timing = Timing::default();
+    let mut resend = Resend::unknown(timing, at(10_000));
+    for (now, step) in
+        [(10_001, Step::Wait(at(16_000))), (15_999, Step::Wait(at(16_000))), (16_000, Step::Send)]
+    {
+        // Later heartbeats change nothing.
+        assert_eq!(resend.step(at(now), Some(at(now - 1))), step, "{now}");
+        assert_eq!(step == Step::Send, is_known(at(10_000), at(now), &timing));
+    }
+}

@@ -107,6 +107,38 @@ pub fn ends_with_a_new_key(bucket: &Bucket, a: &Member) {
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }
 
+/// A node that is there before the others and has an actor.
+pub struct Early {
+    puppet: Arc<Puppet>,
+    beating: Arc<AtomicBool>,
+}
+
+impl Early {
+    pub fn new(bucket: &Bucket) -> Self {
+        let puppet = Puppet::new(bucket, "early", serve);
+        puppet.take("counter", "of-early");
+        let beating = Arc::new(AtomicBool::new(true));
+        puppet.keep_beating(&beating);
+        Self { puppet, beating }
+    }
+
+    /// R-TLS-2, R-TLS-5: by a node whose first heartbeat has just landed.
+    pub fn is_not_asked_yet(self, a: &Member) {
+        assert_eq!(a.node.get("/_wasmkeep/ready").status, 503, "nobody can have seen its certificate yet");
+        let forwarded = a.node.post("/actor/counter/of-early", "");
+        assert_eq!((forwarded.status, forwarded.header("retry-after")), (503, Some("1")));
+        assert!(forwarded.text.contains("this node's certificate may be new"), "{}", forwarded.text);
+        assert!(self.puppet.requests.lock().unwrap().is_empty(), "it was asked");
+        // A call waits, and is sent once that time is over.
+        let path = "/actor/sql/new-caller/call?class=counter&name=of-early&path=%2Fx";
+        let called = a.node.get(path).expect(200).json();
+        assert_eq!(called["ok"]["text"], "called", "{called}");
+        assert_eq!(self.puppet.requests.lock().unwrap().len(), 1);
+        assert!(!a.node.log().contains("refused this node's certificate"));
+        self.beating.store(false, Ordering::Relaxed);
+    }
+}
+
 /// How the puppet that owns actors answers.
 fn serve(head: &str, stream: &mut dyn ReadWrite) -> bool {
     let answer = if head.contains("/cut") {

@@ -20,9 +20,13 @@ impl Cluster {
     /// Whether clients may be sent here as far as the cluster goes: the lease is valid, and the others have had the
     /// time to see this node's certificate (R-LEASE-2, R-TLS-2).
     pub(crate) fn is_ready(&self) -> bool {
+        self.lease.epoch().is_some() && self.is_known()
+    }
+
+    /// Whether the others have had the time to see this node's certificate; without one there is nothing to see.
+    pub(crate) fn is_known(&self) -> bool {
         let is_known = |landed| is_known(landed, moment(), &Timing::default());
-        self.lease.epoch().is_some()
-            && (self.identity.is_none() || self.lease.first_landed().is_some_and(is_known))
+        self.identity.is_none() || self.lease.first_landed().is_some_and(is_known)
     }
 
     /// A request was refused because its actor's node is not used. Says which nodes are not, once a minute at most

@@ -132,6 +132,8 @@ pub(crate) struct Peers {
     sleeper: Sleeper,
     /// On a node with a cluster listener.
     tls: Option<(Arc<Identity>, tls::Watch)>,
+    /// Whether the other nodes have had the time to see this node's certificate.
+    is_known: Box<dyn Fn() -> bool>,
 }
 
 impl Peers {
@@ -139,8 +141,16 @@ impl Peers {
         offload: Rc<OffloadPool>,
         sleeper: Sleeper,
         tls: Option<(Arc<Identity>, tls::Watch)>,
+        is_known: impl Fn() -> bool + 'static,
     ) -> Self {
-        Self { idle: Idle::default(), addresses: RefCell::default(), offload, sleeper, tls }
+        let is_known = Box::new(is_known);
+        Self { idle: Idle::default(), addresses: RefCell::default(), offload, sleeper, tls, is_known }
+    }
+
+    /// Nobody is asked who may not know this node's certificate: refusing it, a node would read nothing either, and say
+    /// so later (R-TLS-5).
+    fn check_is_known(&self, place: &Place) -> Result<(), Remedy> {
+        if place.is_encrypted() && !(self.is_known)() { Err(remedy(Trouble::Unknown)) } else { Ok(()) }
     }
 
     /// Whether a connection to a node is open, or can be opened now; it is kept for the next request.
@@ -166,6 +176,7 @@ impl Peers {
     ) -> Result<Response<AnswerBody>, Remedy> {
         let mut request = request;
         let place = self.place(target).await.ok_or_else(|| remedy(Trouble::NotOpened))?;
+        self.check_is_known(&place)?;
         loop {
             let (mut connection, is_fresh) = match self.idle.take(&place) {
                 Some(connection) => (connection, false),
@@ -197,6 +208,7 @@ impl Peers {
     ) -> Result<(Response<Incoming>, Joining), Remedy> {
         let not_opened = || remedy(Trouble::NotOpened);
         let place = self.place(target).await.ok_or_else(not_opened)?;
+        self.check_is_known(&place)?;
         let connection = self.connect(&place).await.map_err(|_| not_opened())?;
         let (mut requests, driver, refused) = connection.into_parts().ok_or_else(not_opened)?;
         let (join, joining) = oneshot::channel();

@@ -40,7 +40,7 @@ use crate::{
 /// A call that no other node has taken: nothing ran.
 fn not_taken(refusal: Refusal) -> CallError {
     match refusal {
-        Refusal::Unreadable | Refusal::CertificateRefused | Refusal::NodeUnused => {
+        Refusal::Unreadable | Refusal::CertificateRefused | Refusal::CertificateNew | Refusal::NodeUnused => {
             CallError::Failed(refusal.to_string())
         }
         Refusal::NotAnswered => CallError::Unknown(refusal.to_string()),
@@ -112,7 +112,7 @@ impl Shard {
     }
 
     /// Sends a call to the node that holds the callee, once, and once more when that node refused this node's
-    /// certificate (R-TLS-5).
+    /// certificate; not before that can be known there (R-TLS-5).
     async fn call_there(
         &self,
         node: &NodeId,
@@ -152,7 +152,7 @@ impl Shard {
                     // No connection could be opened: nothing was sent.
                     let not_executed = abroad.failed(callee, node, &remedy);
                     let later = remedy.again == Again::Later && std::mem::take(&mut again);
-                    if !later || !self.may_send_again(abroad).await {
+                    if !later || !self.may_send_again(abroad, remedy.refusal).await {
                         return match not_executed {
                             Some(why) => Sent::NotExecuted(why),
                             None => failed(not_taken(remedy.refusal)),

@@ -115,7 +115,10 @@ impl Shard {
             Some((cluster.identity.clone()?, watch))
         });
         let abroad = node.cluster.clone().map(|cluster| Abroad {
-            peers: Peers::new(Rc::clone(&world.offload), context.sleeper.clone(), tls.clone()),
+            peers: Peers::new(Rc::clone(&world.offload), context.sleeper.clone(), tls.clone(), {
+                let cluster = cluster.clone();
+                move || cluster.is_known()
+            }),
             tls,
             keeping: Keeping::new(
                 cluster.clone(),

@@ -109,7 +109,11 @@ impl Shard {
             abroad.peers.send_to_join(&target, request).await
         };
         match send().await {
-            Err(remedy) if remedy.again == Again::Later && self.may_send_again(abroad).await => send().await,
+            Err(remedy)
+                if remedy.again == Again::Later && self.may_send_again(abroad, remedy.refusal).await =>
+            {
+                send().await
+            }
             sent => sent,
         }
     }
