@@ -6,16 +6,13 @@
 use std::{
     cell::{Cell, RefCell},
     fmt,
-    future::poll_fn,
     path::PathBuf,
-    pin::Pin,
     rc::Rc,
     sync::{Arc, Mutex},
-    task::Poll,
     time::Duration,
 };
 
-use futures::channel::oneshot;
+use futures::{FutureExt, channel::oneshot, future::Shared};
 use send_wrapper::SendWrapper;
 use wasmkeep_protocol::limits::ACTOR_STORAGE_BYTES;
 
@@ -73,8 +70,8 @@ pub struct EventEnd {
 pub struct Database {
     connection: Arc<Connection>,
     durability: Arc<Durability>,
-    /// Set while the connection is away; resolves when it is home again.
-    away: RefCell<Option<oneshot::Receiver<()>>>,
+    /// Set while the connection is away; resolves when it is home again, for everyone who waits.
+    away: RefCell<Option<Shared<oneshot::Receiver<()>>>>,
     /// Set from the beginning of the first opening until somebody asked what became of it.
     opening: RefCell<Option<Outcome<Result<opening::Found, OpenError>>>>,
     delete: Cell<bool>,
@@ -208,18 +205,13 @@ impl Database {
 
     /// Waits until no thread does blocking work with the connection.
     pub async fn home(&self) {
-        poll_fn(|context| {
-            let mut away = self.away.borrow_mut();
-            let Some(back) = away.as_mut() else { return Poll::Ready(()) };
-            match Pin::new(back).poll(context) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(_) => {
-                    *away = None;
-                    Poll::Ready(())
-                }
+        while self.is_away() {
+            let back = self.away.borrow().clone();
+            if let Some(back) = back {
+                // A sender that is dropped came to its end too.
+                let _ = back.await;
             }
-        })
-        .await;
+        }
     }
 
     /// Whether a statement runs or another thread works with the connection: what is asked of it now is refused.
@@ -230,8 +222,8 @@ impl Database {
     /// Whether the connection is with another thread.
     fn is_away(&self) -> bool {
         let mut away = self.away.borrow_mut();
-        if let Some(back) = away.as_mut()
-            && !matches!(back.try_recv(), Ok(None))
+        if let Some(back) = away.as_ref()
+            && back.clone().now_or_never().is_some()
         {
             *away = None;
         }
@@ -411,7 +403,7 @@ impl Database {
     ) -> Outcome<T> {
         let outcome = Arc::new(Mutex::new(None));
         let (leaving, back) = oneshot::channel();
-        *self.away.borrow_mut() = Some(back);
+        *self.away.borrow_mut() = Some(back.shared());
         let (connection, durability) = (Arc::clone(&self.connection), Arc::clone(&self.durability));
         let result = Arc::clone(&outcome);
         offload.offload(Box::new(move || {

@@ -26,6 +26,8 @@ impl<W: World> Actors<W> {
             return Err(InitError::Refused("the actor is not running".into()));
         };
         let refused = |error: wasmkeep_storage::Error| InitError::Refused(error.to_string());
+        // At each of these steps another thread may be making a snapshot with the connection.
+        database.home().await;
         database.begin_init().map_err(refused)?;
         let ran = self.within(actor, self.limits.event_wall_clock, guest.init()).await;
         let ran = ran.unwrap_or_else(|failure| Err(InitError::Poisoned(failure)));
@@ -34,11 +36,12 @@ impl<W: World> Actors<W> {
             body.guest = None;
             self.world.observe(&actor.id, Happening::Failed(failure));
         }
+        database.home().await;
         let result = ran.and_then(|()| database.commit_init(&body.version).map_err(refused));
         if result.is_err() {
             database.abort_init().await;
         }
-        self.note_touched_alarm(&actor.id, database);
+        self.note_touched_alarm(&actor.id, database).await;
         result
     }
 
@@ -76,7 +79,7 @@ impl<W: World> Actors<W> {
         }
         let fate = self.settle(actor, database, |_| ()).await;
         if fate == StorageFate::Keep {
-            self.note_touched_alarm(&actor.id, database);
+            self.note_touched_alarm(&actor.id, database).await;
         }
         self.observe_turn(actor, database, began);
         (end, fate)
@@ -98,10 +101,11 @@ impl<W: World> Actors<W> {
             return (TurnEnd::Ready, StorageFate::Reopen);
         }
         let began = self.world.now();
+        database.home().await;
         let attempt = match database.begin_alarm(self.world.unix_ms()) {
             Ok(Some(attempt)) => attempt,
             Ok(None) => {
-                self.note_touched_alarm(&actor.id, database);
+                self.note_touched_alarm(&actor.id, database).await;
                 <EventOf<W> as Event>::done(event.ticket());
                 return (TurnEnd::Ready, StorageFate::Keep);
             }
@@ -130,7 +134,7 @@ impl<W: World> Actors<W> {
         };
         let fate = self.settle(actor, database, end_alarm).await;
         match fate {
-            StorageFate::Keep => self.note_touched_alarm(&actor.id, database),
+            StorageFate::Keep => self.note_touched_alarm(&actor.id, database).await,
             // What was written down when it began stands, or something later.
             StorageFate::Reopen => {
                 self.note_alarm(&actor.id, Some(Wake { at_ms: attempt.retry_ms, is_retry: true }));
@@ -149,10 +153,11 @@ impl<W: World> Actors<W> {
     }
 
     /// Brings the book in step with the database, now that no transaction is open.
-    fn note_touched_alarm(&self, id: &ActorId, database: &Database) {
+    async fn note_touched_alarm(&self, id: &ActorId, database: &Database) {
         if !database.take_alarm_touched() {
             return;
         }
+        database.home().await;
         match database.alarm() {
             Ok(alarm) => self.note_alarm(id, alarm.wake()),
             // The book is not later than the database, so the alarm is looked at again.

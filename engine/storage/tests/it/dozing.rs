@@ -1,26 +1,16 @@
 //! A database that closes while its actor is idle, and what its user sees of that: nothing.
 
-use std::{cell::RefCell, fs, path::PathBuf};
+use std::{fs, path::PathBuf};
 
-use wasmkeep_storage::{Config, Database, Inline, Offload};
+use wasmkeep_storage::{Config, Database, Inline};
 
-use crate::rig::{Rig, polled, refusal, wait};
+use crate::rig::{Held, Rig, polled, refusal, wait};
 
 /// The files of the rig this process holds open.
 fn open_files(rig: &Rig) -> Vec<PathBuf> {
     let links =
         fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     links.filter(|path| path.starts_with(rig.folder.path())).collect()
-}
-
-/// Keeps jobs until they are asked for, or drops them.
-#[derive(Default)]
-struct Held(RefCell<Vec<Box<dyn FnOnce() + Send>>>);
-
-impl Offload for Held {
-    fn offload(&self, job: Box<dyn FnOnce() + Send>) {
-        self.0.borrow_mut().push(job);
-    }
 }
 
 #[test]

@@ -1,31 +1,10 @@
 //! What is on stable storage, checkpoints, and work that happens on other threads.
 
-use std::{cell::RefCell, fs, path::PathBuf, rc::Rc, sync::mpsc, thread};
+use std::{fs, path::PathBuf, rc::Rc, sync::mpsc, thread};
 
 use wasmkeep_storage::{Config, Database, Error, Inline, Offload, Value};
 
-use crate::rig::{Rig, polled, refusal, wait};
-
-/// Runs jobs on a thread, once released.
-struct Held(RefCell<Vec<Box<dyn FnOnce() + Send>>>);
-
-impl Held {
-    fn new() -> Self {
-        Self(RefCell::default())
-    }
-
-    fn release(&self) {
-        for job in self.0.take() {
-            thread::spawn(job).join().unwrap();
-        }
-    }
-}
-
-impl Offload for Held {
-    fn offload(&self, job: Box<dyn FnOnce() + Send>) {
-        self.0.borrow_mut().push(job);
-    }
-}
+use crate::rig::{Held, Rig, polled, refusal, wait};
 
 /// Drops every job.
 struct Broken;
@@ -153,7 +132,7 @@ fn space_that_a_large_transaction_took_is_given_back() {
 fn statements_wait_for_a_checkpoint_even_one_whose_asker_has_left() {
     let rig = Rig::new();
     fill(&rig, 50);
-    let held = Held::new();
+    let held = Held::default();
     {
         let mut asked = Box::pin(rig.db.checkpoint(&held));
         let waker = std::task::Waker::noop();
@@ -177,7 +156,7 @@ fn statements_wait_for_a_checkpoint_even_one_whose_asker_has_left() {
 fn a_database_dropped_during_a_checkpoint_is_closed_by_the_thread_that_has_it() {
     let rig = Rig::new();
     fill(&rig, 50);
-    let held = Held::new();
+    let held = Held::default();
     {
         let mut asked = Box::pin(rig.db.checkpoint(&held));
         let waker = std::task::Waker::noop();

@@ -1,15 +1,18 @@
 //! Transactions, and what an event leaves behind.
 
 use std::{
-    cell::RefCell,
     future::Future,
     pin::pin,
-    task::{Context, Waker},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Wake, Waker},
 };
 
-use wasmkeep_storage::{Error, EventEnd, Inline, Offload, Value};
+use wasmkeep_storage::{Error, EventEnd, Inline, Value};
 
-use crate::rig::{Rig, code, refusal, wait};
+use crate::rig::{Held, Rig, code, refusal, wait};
 
 fn table() -> Rig {
     let rig = Rig::new();
@@ -73,6 +76,32 @@ fn a_transaction_left_open_is_rolled_back_at_the_end_of_the_event() {
         assert!(!rig.db.take_committed(), "{opening}: there is nothing to ship");
         assert_eq!(rig.number("SELECT count(*) FROM t"), 0);
         assert_eq!(rig.after_a_kill().number("SELECT count(*) FROM t"), 0);
+    }
+}
+
+#[test]
+fn all_that_wait_for_the_connection_are_woken_when_it_is_home() {
+    let rig = table();
+    wait(rig.db.begin_capture(&Inline)).unwrap();
+    let held = Held::default();
+    let mut snapshot = pin!(rig.db.snapshot(&held, 1, 0));
+    let mut end = pin!(rig.db.end_event());
+    let (maker, ender) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
+    let waker = |woken: &Arc<Woken>| Waker::from(Arc::clone(woken));
+    assert!(snapshot.as_mut().poll(&mut Context::from_waker(&waker(&maker))).is_pending());
+    assert!(end.as_mut().poll(&mut Context::from_waker(&waker(&ender))).is_pending());
+    held.release();
+    assert!(maker.0.load(Ordering::Relaxed) && ender.0.load(Ordering::Relaxed));
+    assert_eq!(wait(end), QUIET);
+    wait(snapshot).unwrap();
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -164,16 +193,6 @@ fn a_savepoint_makes_exec_durable_wait_for_commit_too() {
     rig.durable("COMMIT").unwrap();
     assert!(!rig.db.in_transaction());
     assert!(wait(rig.db.checkpoint(&Inline)).is_ok());
-}
-
-/// Keeps jobs until they are asked for.
-#[derive(Default)]
-struct Held(RefCell<Vec<Box<dyn FnOnce() + Send>>>);
-
-impl Offload for Held {
-    fn offload(&self, job: Box<dyn FnOnce() + Send>) {
-        self.0.borrow_mut().push(job);
-    }
 }
 
 #[test]

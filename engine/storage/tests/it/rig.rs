@@ -1,15 +1,17 @@
 //! A database in a folder of its own, and an executor that counts.
 
 use std::{
+    cell::RefCell,
     future::Future,
     path::PathBuf,
     pin::pin,
     rc::Rc,
     task::{Context, Poll, Waker},
+    thread,
 };
 
 use tempfile::TempDir;
-use wasmkeep_storage::{Changes, Config, Database, Error, Inline, Pacer, Value};
+use wasmkeep_storage::{Changes, Config, Database, Error, Inline, Offload, Pacer, Value};
 
 /// Polls a future to its end; the number of polls it took.
 pub(crate) fn polled<F: Future>(future: F) -> (F::Output, usize) {
@@ -27,6 +29,25 @@ pub(crate) fn polled<F: Future>(future: F) -> (F::Output, usize) {
 /// Polls a future to its end.
 pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     polled(future).0
+}
+
+/// Keeps jobs until they are asked for, or drops them.
+#[derive(Default)]
+pub(crate) struct Held(pub(crate) RefCell<Vec<Box<dyn FnOnce() + Send>>>);
+
+impl Held {
+    /// Runs them on a thread.
+    pub(crate) fn release(&self) {
+        for job in self.0.take() {
+            thread::spawn(job).join().unwrap();
+        }
+    }
+}
+
+impl Offload for Held {
+    fn offload(&self, job: Box<dyn FnOnce() + Send>) {
+        self.0.borrow_mut().push(job);
+    }
 }
 
 /// A folder that holds one database, which is open.
