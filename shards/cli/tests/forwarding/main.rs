@@ -38,7 +38,10 @@ impl Member {
         let mut flags: Vec<_> = ["counter", "sql", "sockets"].map(class).into();
         flags.extend(bucket.encrypted(id, listener, &[&["--advertise=http://127.0.0.1:1"], more].concat()));
         let disk = tempfile::tempdir().unwrap();
-        Self { node: Node::start_with(disk.path(), &flags), listener, _disk: disk }
+        let node = Node::start_with(disk.path(), &flags);
+        // Before that it asks nobody who may not know its certificate.
+        eventually("it is ready", || node.get("/_wasmkeep/ready").status == 200);
+        Self { node, listener, _disk: disk }
     }
 }
 
