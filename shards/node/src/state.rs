@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -12,7 +12,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use wasmkeep_host::{Identity, Timers, Version};
-use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule, durability::Durability};
+use wasmkeep_protocol::{ActorClass, NodeId, Tenant, access::Rule, durability::Durability, failover::Places};
 
 use crate::{cluster::Cluster, config::ActorLimits, egress::Egress, metrics::Metrics, runtime::OffloadPool};
 
@@ -50,6 +50,8 @@ pub(crate) struct NodeState {
     pub(crate) limits: ActorLimits,
     pub(crate) shards: usize,
     pub(crate) connections_max: usize,
+    /// Places of requests kept for takeovers. Locked for moments, by requests that wait for seconds.
+    pub(crate) kept: Mutex<Places>,
     pub(crate) offload: OffloadPool,
     pub(crate) timers: Timers,
     /// On a node with a bucket.
@@ -68,6 +70,12 @@ impl NodeState {
     /// Time since the node began: one clock for all shards, so that a moment means the same on each.
     pub(crate) fn now(&self) -> Duration {
         self.began.elapsed()
+    }
+
+    /// The places of requests kept for takeovers (R-WAIT-3).
+    pub(crate) fn kept(&self) -> MutexGuard<'_, Places> {
+        // Whoever panicked under it left counts, which are whole at every step.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether clients should be sent here.

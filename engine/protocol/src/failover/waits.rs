@@ -8,11 +8,12 @@ use std::{
     time::Duration,
 };
 
-use super::Suspects;
+use super::{Places, Suspects};
 use crate::{
     ActorId, NodeId,
     clock::Moment,
-    limits::{FAILOVER_ASK_PERIOD, FAILOVER_KEPT_DIVISOR, FAILOVER_KEPT_PER_ACTOR_MAX, FAILOVER_SPREAD},
+    forwarding::Refusal,
+    limits::{FAILOVER_ASK_PERIOD, FAILOVER_SPREAD},
     ownership::{Denial, Owner},
     view::{Standing, View},
 };
@@ -25,15 +26,15 @@ pub type Kept = u64;
 pub struct Limits {
     /// `--failover-wait-secs`; zero keeps nothing.
     pub wait: Duration,
-    /// Requests kept by the node.
-    pub kept_max: usize,
+    /// Connections the node takes: a quarter of them may be kept ([`Places`]).
+    pub connections_max: usize,
 }
 
 impl Limits {
     /// For a node that takes so many connections.
     #[must_use]
-    pub fn new(wait: Duration, connections_max: usize) -> Self {
-        Self { wait, kept_max: connections_max / FAILOVER_KEPT_DIVISOR }
+    pub const fn new(wait: Duration, connections_max: usize) -> Self {
+        Self { wait, connections_max }
     }
 }
 
@@ -94,6 +95,15 @@ pub enum End {
 }
 
 impl End {
+    /// What the request is answered, if nobody serves it: the same sentence whatever ended its wait.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::TimedOut | Self::Stopping | Self::LeaseLapsed => Some(Refusal::NotReachable),
+            Self::Served | Self::Sent(_) | Self::OwnerAlive(_) | Self::Dropped => None,
+        }
+    }
+
     /// The metric's label.
     #[must_use]
     pub fn label(&self) -> &'static str {
@@ -112,7 +122,8 @@ impl End {
 /// The kept requests of one node.
 #[derive(Debug)]
 pub struct Waits {
-    limits: Limits,
+    wait: Duration,
+    places: Places,
     requests: BTreeMap<Kept, Request>,
     actors: BTreeMap<ActorId, Group>,
     stopping: bool,
@@ -148,7 +159,10 @@ impl Waits {
     /// No request.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, requests: BTreeMap::new(), actors: BTreeMap::new(), stopping: false, lapsed: false }
+        let Limits { wait, connections_max } = limits;
+        let places = Places::new(connections_max);
+        let (requests, actors) = (BTreeMap::new(), BTreeMap::new());
+        Self { wait, places, requests, actors, stopping: false, lapsed: false }
     }
 
     /// Requests kept now.
@@ -180,14 +194,11 @@ impl Waits {
     /// # Errors
     /// Why it is answered at once instead.
     pub fn keep(&mut self, now: Moment, kept: Kept, actor: &ActorId, owner: &NodeId) -> Result<(), NotKept> {
-        if self.limits.wait.is_zero() || self.stopping || self.lapsed {
+        if self.wait.is_zero() || self.stopping || self.lapsed {
             return Err(NotKept::Off);
         }
-        let of_actor = self.actors.get(actor).map_or(0, |group| group.requests.len());
-        if self.requests.len() >= self.limits.kept_max || of_actor >= FAILOVER_KEPT_PER_ACTOR_MAX {
-            return Err(NotKept::OverCap);
-        }
-        self.requests.insert(kept, Request { actor: actor.clone(), until: now + self.limits.wait });
+        self.places.take(actor)?;
+        self.requests.insert(kept, Request { actor: actor.clone(), until: now + self.wait });
         let fresh = || Group { owner: owner.clone(), requests: BTreeSet::new(), ask: Ask::No };
         let group = self.actors.entry(actor.clone()).or_insert_with(fresh);
         group.requests.insert(kept);
@@ -220,6 +231,7 @@ impl Waits {
     fn end(&mut self, kept: Kept, end: End, effects: &mut Vec<WaitsEffect>) {
         let Some(request) = self.requests.remove(&kept) else { return };
         effects.push(WaitsEffect::End(kept, end));
+        self.places.leave(&request.actor);
         if let Some(group) = self.actors.get_mut(&request.actor) {
             group.requests.remove(&kept);
             if group.requests.is_empty() {
@@ -232,6 +244,7 @@ impl Waits {
         let requests = self.actors.remove(actor).map(|group| group.requests).unwrap_or_default();
         for kept in requests {
             self.requests.remove(&kept);
+            self.places.leave(actor);
             effects.push(WaitsEffect::End(kept, end.clone()));
         }
     }

@@ -6,6 +6,7 @@ use std::{
 
 use super::*;
 use crate::{
+    failover::End,
     lease::Timing,
     records::{NodeRecord, NodeState, Nonce, Presence, Process, RecordError, Shape},
     store::Version,
@@ -235,4 +236,38 @@ fn a_node_that_failed_to_take_an_event_is_passed_over_for_ten_seconds() {
     skipped.failed(node(), at(0));
     assert!(skipped.skips(&node(), at(9_999)));
     assert!(!skipped.skips(&node(), at(10_000)));
+}
+
+/// How a client learns that nobody serves its request.
+enum Refused {
+    By(Refusal),
+    AfterWait(End),
+}
+
+// R-FWD-2, R-FWD-3, R-WAIT-2, R-TLS-5
+#[test]
+fn the_sentences_of_the_specification_are_said_word_for_word() {
+    use Refused::{AfterWait, By};
+    let (not_answered, not_reachable) =
+        ("the actor's node did not answer; retry", "the actor's node is not reachable; retry");
+    for (refused, status, sentence) in [
+        (By(remedy(Trouble::NotOpened).refusal), 503, not_answered),
+        (By(remedy(Trouble::ClosedUnused).refusal), 503, not_answered),
+        (By(remedy(Trouble::Lost).refusal), 503, not_answered),
+        (By(remedy(Trouble::Silent).refusal), 504, "the actor's node did not answer in time"),
+        (By(remedy(Trouble::Untrusted).refusal), 503, "refused this node's certificate"),
+        (AfterWait(End::TimedOut), 503, not_reachable),
+        (AfterWait(End::Stopping), 503, not_reachable),
+        (AfterWait(End::LeaseLapsed), 503, not_reachable),
+    ] {
+        let refusal = match refused {
+            By(refusal) => refusal,
+            AfterWait(end) => end.refusal().unwrap(),
+        };
+        assert_eq!(refusal.status(), status, "{refusal}");
+        assert!(refusal.to_string().contains(sentence), "{refusal}");
+    }
+    for end in [End::Served, End::Sent(node()), End::OwnerAlive(node()), End::Dropped] {
+        assert_eq!(end.refusal(), None, "{end:?}");
+    }
 }

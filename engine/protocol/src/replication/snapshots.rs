@@ -35,6 +35,13 @@ impl SnapshotSchedule {
         self.wait.is_some()
     }
 
+    /// Of the same actor, opened again with so many uploads after the last snapshot in its history. Fewer than make one
+    /// due say that the one that failed has landed after all.
+    #[must_use]
+    pub fn resumed(self, uploads: u64) -> Self {
+        if uploads < SNAPSHOT_UPLOADS { Self::new(uploads) } else { self }
+    }
+
     /// A write's file was uploaded.
     pub fn uploaded(&mut self) {
         self.uploads += 1;

@@ -92,6 +92,8 @@ fn a_call_counts_once_within_a_minute_and_a_cycle_is_refused() {
     let forged = Secret::parse(&"0f".repeat(32)).unwrap();
     let answer = send(&SignedCall { secret: &forged, age: Duration::ZERO, nonce: [3; 16] }.request());
     assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("signature"), "{answer}");
+    let said = "bad, expired or misaddressed signature (";
+    assert_eq!(a.node.log().matches(said).count(), 1, "{}", a.node.log());
     // What was refused has not run.
     assert_eq!(a.node.get("/actor/counter/called").expect(200).text, "2\n");
 

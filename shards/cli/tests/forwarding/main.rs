@@ -9,6 +9,7 @@ mod puppet;
 mod support;
 
 use std::{
+    io::{Read, Write},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -36,7 +37,11 @@ impl Member {
         let listener = listener_address();
         let class = |name: &str| format!("--actor={name}={}", guest(name).display());
         let mut flags: Vec<_> = ["counter", "sql", "sockets"].map(class).into();
+        let has_shards = more.iter().any(|flag| flag.starts_with("--shards"));
         flags.extend(bucket.encrypted(id, listener, &[&["--advertise=http://127.0.0.1:1"], more].concat()));
+        if has_shards {
+            flags.retain(|flag| flag != "--shards=1");
+        }
         let disk = tempfile::tempdir().unwrap();
         let node = Node::start_with(disk.path(), &flags);
         // Before that it asks nobody who may not know its certificate.
@@ -203,6 +208,33 @@ fn a_connection_that_cannot_be_opened_costs_one_wait(a: &Member, m: &Puppet) {
     assert!(took >= Duration::from_secs(5) && took < Duration::from_secs(29), "{took:?}");
     assert_eq!(m.accepted.load(Ordering::Relaxed) - before, 1);
     assert_eq!(m.seen("/write"), 0);
+}
+
+// R-WAIT-3
+#[test]
+fn the_caps_of_kept_requests_are_the_nodes_and_not_a_shards() {
+    let bucket = Bucket::new();
+    // Silent by the time the node serves, and fenced some seconds later.
+    let silent = Puppet::new(&bucket, "silent", serve);
+    silent.take("counter", "of-silent");
+    let a = Member::start(&bucket, "a", &["--shards=2", "--max-connections=400", "--max-resident=100"]);
+    let mut clients: Vec<_> = (0..65).map(|_| a.node.connect()).collect();
+    for client in &mut clients {
+        let request = b"GET /actor/counter/of-silent HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        client.write_all(request).unwrap();
+    }
+    let answers: Vec<String> = clients
+        .into_iter()
+        .map(|mut client| {
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            answer
+        })
+        .collect();
+    let starting = |with: &str| answers.iter().filter(|answer| answer.starts_with(with)).count();
+    assert_eq!((starting("HTTP/1.1 200"), starting("HTTP/1.1 503")), (64, 1), "{answers:?}");
+    assert_eq!(a.node.metric("wasmkeep_failover_waits_total", "outcome=\"served\""), 64.0);
+    assert_eq!(a.node.metric("wasmkeep_failover_waits_total", "outcome=\"over_cap\""), 1.0);
 }
 
 // R-WAIT-5

@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize},
     },
     time::Instant,
@@ -15,7 +15,7 @@ use std::{
 use arc_swap::ArcSwap;
 use wasmkeep_cluster::ClusterEvent;
 use wasmkeep_host::{Identity, LoadError, Runtime, Timers};
-use wasmkeep_protocol::placement::shard_of;
+use wasmkeep_protocol::{failover::Places, placement::shard_of};
 use wasmkeep_storage::Pacer;
 
 use super::{
@@ -101,6 +101,7 @@ pub(super) fn load(
         limits,
         shards: config.placement.shards,
         connections_max: fitted.connections_max,
+        kept: Mutex::new(Places::new(fitted.connections_max)),
         egress: Egress::new(&config.allow_outbound, fitted.outbound_max, metrics.outbound.clone())?,
         metrics,
         offload,

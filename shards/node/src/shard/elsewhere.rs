@@ -233,8 +233,8 @@ impl Shard {
                 abroad.learn(id, &node);
                 Place::There(node)
             }
-            Ok(End::LeaseLapsed) => Place::Refused(Refusal::NoLease),
-            Ok(_) | Err(_) => Place::Refused(Refusal::NotReachable),
+            Ok(end) => Place::Refused(end.refusal().unwrap_or(Refusal::NotReachable)),
+            Err(_) => Place::Refused(Refusal::NotReachable),
         }
     }
 

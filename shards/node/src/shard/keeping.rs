@@ -17,7 +17,7 @@ use wasmkeep_protocol::{
 };
 
 pub(super) use crate::cluster::moment;
-use crate::{cluster::Cluster, metrics::ClusterMetrics, runtime::Sleeper};
+use crate::{cluster::Cluster, runtime::Sleeper, state::NodeState};
 
 /// How often the view is looked at while requests are kept. A node leaves it without any other sign.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Keeping {
     cluster: Cluster,
     sleeper: Sleeper,
-    metrics: ClusterMetrics,
+    node: Arc<NodeState>,
     waits: RefCell<Waits>,
     suspects: RefCell<Suspects>,
     ends: RefCell<HashMap<Kept, oneshot::Sender<End>>>,
@@ -36,17 +36,12 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    pub(super) fn new(
-        cluster: Cluster,
-        sleeper: Sleeper,
-        metrics: ClusterMetrics,
-        connections_max: usize,
-    ) -> Rc<Self> {
-        let waits = Waits::new(Limits::new(cluster.config.failover_wait, connections_max));
+    pub(super) fn new(cluster: Cluster, sleeper: Sleeper, node: Arc<NodeState>) -> Rc<Self> {
+        let waits = Waits::new(Limits::new(cluster.config.failover_wait, node.connections_max));
         Rc::new(Self {
             cluster,
             sleeper,
-            metrics,
+            node,
             waits: RefCell::new(waits),
             suspects: RefCell::default(),
             ends: RefCell::default(),
@@ -84,9 +79,14 @@ impl Keeping {
     pub(super) async fn keep(self: &Rc<Self>, actor: &ActorId, owner: &NodeId) -> Result<End, NotKept> {
         self.look_at_lease();
         let kept = self.next.replace(self.next.get() + 1);
-        let placed = self.waits.borrow_mut().keep(moment(), kept, actor, owner);
+        // Whichever shards keep requests, the node has so many places for them.
+        let place = Place::take(&self.node, actor);
+        let placed = match &place {
+            Ok(_) => self.waits.borrow_mut().keep(moment(), kept, actor, owner),
+            Err(over_cap) => Err(*over_cap),
+        };
         if placed == Err(NotKept::OverCap) {
-            self.metrics.waited("over_cap");
+            self.node.metrics.cluster.waited("over_cap");
         }
         placed?;
         let (end, ended) = oneshot::channel();
@@ -128,7 +128,7 @@ impl Keeping {
                     .detach();
                 }
                 WaitsEffect::End(kept, end) => {
-                    self.metrics.waited(end.label());
+                    self.node.metrics.cluster.waited(end.label());
                     let waiting = self.ends.borrow_mut().remove(&kept);
                     if let Some(waiting) = waiting {
                         // A client that just left needs no end.
@@ -163,6 +163,25 @@ impl Keeping {
             keeping.looking.set(false);
         })
         .detach();
+    }
+}
+
+/// One of the node's places for kept requests, until it is dropped.
+struct Place {
+    node: Arc<NodeState>,
+    actor: ActorId,
+}
+
+impl Place {
+    fn take(node: &Arc<NodeState>, actor: &ActorId) -> Result<Self, NotKept> {
+        node.kept().take(actor)?;
+        Ok(Self { node: Arc::clone(node), actor: actor.clone() })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.node.kept().leave(&self.actor);
     }
 }
 

@@ -120,12 +120,7 @@ impl Shard {
                 move || cluster.is_known()
             }),
             tls,
-            keeping: Keeping::new(
-                cluster.clone(),
-                context.sleeper.clone(),
-                node.metrics.cluster.clone(),
-                node.connections_max / context.count,
-            ),
+            keeping: Keeping::new(cluster.clone(), context.sleeper.clone(), Arc::clone(&node)),
             hints: elsewhere::hints(node.limits.hibernate_after),
             relays: socket::Relays::new(
                 context.sleeper.clone(),
