@@ -15,6 +15,7 @@ mod member;
 mod ownership;
 mod secret;
 mod service;
+mod snapshot_waits;
 mod store;
 mod sweeps;
 

@@ -8,6 +8,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     fmt,
+    num::NonZeroUsize,
     path::PathBuf,
     pin::pin,
     rc::Rc,
@@ -21,6 +22,7 @@ use futures::{
     channel::oneshot,
     future::{Either, join, select},
 };
+use lru::LruCache;
 use wasmkeep_bucket::Bucket;
 use wasmkeep_protocol::{
     ActorId, Tenant,
@@ -30,7 +32,6 @@ use wasmkeep_protocol::{
     object_keys,
     ownership::Denial,
     records::Presence,
-    replication::SnapshotSchedule,
     view::View,
 };
 use wasmkeep_replica::{
@@ -42,7 +43,11 @@ use wasmkeep_runtime::Runtime;
 use crate::{
     member::{Member, Told},
     ownership::{LeaseView, OwnershipManager},
+    snapshot_waits::SnapshotWaits,
 };
+
+/// Histories of actors being opened that are kept between a look and a restore.
+const LOOKED_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("it is not zero");
 
 /// The bucket for each purpose. All of them are ways to the same objects; which requests go first is up to them.
 #[derive(Debug, Clone)]
@@ -102,6 +107,8 @@ pub enum ClusterEvent {
 
 /// An actor's uploads, and what its shard reads of them without asking.
 struct Stream<B: Bucket, R: Runtime> {
+    /// Of its hold.
+    generation: u64,
     uploader: Uploader<B, R, Held<B, R>>,
     flags: Arc<Flags>,
 }
@@ -148,10 +155,9 @@ pub struct ClusterService<B: Bucket, R: Runtime> {
     ownership: Rc<Ownership<B, R>>,
     restorer: Restorer<B, R>,
     streams: RefCell<HashMap<ActorId, Rc<Stream<B, R>>>>,
-    /// Histories of actors that are being opened.
-    looked: RefCell<HashMap<ActorId, History>>,
-    /// Waits of failed snapshots of actors that sleep (R-REPL-3).
-    schedules: RefCell<HashMap<ActorId, SnapshotSchedule>>,
+    /// Histories of actors that are being opened. One that is missing when it is wanted is listed again.
+    looked: RefCell<LruCache<ActorId, History>>,
+    snapshot_waits: SnapshotWaits,
     pub(crate) entries: Entries,
     /// The sweeps, which wait for another view.
     pub(crate) viewing: Cell<Option<Waker>>,
@@ -192,8 +198,8 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
             ownership: Rc::new(ownership),
             restorer,
             streams: RefCell::default(),
-            looked: RefCell::default(),
-            schedules: RefCell::default(),
+            looked: RefCell::new(LruCache::new(LOOKED_MAX)),
+            snapshot_waits: SnapshotWaits::new(),
             entries,
             viewing: Cell::default(),
         })
@@ -242,7 +248,8 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
                 // Their uploads end: whatever lands now is in nobody's history.
                 let mut streams: Vec<_> = self.streams.borrow_mut().drain().collect();
                 streams.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-                for (_, stream) in streams {
+                for (actor, stream) in streams {
+                    self.snapshot_waits.keep(&actor, stream.generation, stream.uploader.schedule());
                     stream.flags.ended.store(true, Ordering::Release);
                     stream.uploader.close();
                 }
@@ -293,7 +300,7 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
         let history = history?;
         let end = history.end().unwrap_or(Point::START);
         let uploads = history.uploads_since_snapshot();
-        self.looked.borrow_mut().insert(actor.clone(), history);
+        self.looked.borrow_mut().put(actor.clone(), history);
         Ok(Taken { generation, end, uploads })
     }
 
@@ -311,7 +318,7 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
     /// # Errors
     /// [`RestoreError`].
     pub async fn rebuild(&self, actor: &ActorId, path: PathBuf) -> Result<(Point, u64), RestoreError> {
-        let looked = self.looked.borrow_mut().remove(actor);
+        let looked = self.looked.borrow_mut().pop(actor);
         let restored = self.restorer.rebuild(&self.folder(actor), &path, looked).await?;
         Ok((restored.point, restored.history.uploads_since_snapshot()))
     }
@@ -325,10 +332,9 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
         uploads: u64,
         alarm_ms: Option<u64>,
     ) -> Arc<Flags> {
-        self.looked.borrow_mut().remove(actor);
+        self.looked.borrow_mut().pop(actor);
         let flags = Arc::new(Flags::default());
-        let waits = self.schedules.borrow_mut().remove(actor);
-        let schedule = waits.unwrap_or_else(|| SnapshotSchedule::new(uploads));
+        let schedule = self.snapshot_waits.resume(actor, generation, uploads);
         let ways = Ways {
             urgent: self.buckets.durable.clone(),
             ordinary: self.buckets.upload.clone(),
@@ -338,7 +344,7 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
         let subject = Subject { tenant: self.config.tenant.clone(), actor: actor.clone() };
         let posts = self.entries.opened(actor, generation, at, alarm_ms);
         let uploader = Uploader::new(ways, self.runtime.clone(), held, subject, posts, at, schedule);
-        let stream = Rc::new(Stream { uploader, flags: Arc::clone(&flags) });
+        let stream = Rc::new(Stream { generation, uploader, flags: Arc::clone(&flags) });
         self.streams.borrow_mut().insert(actor.clone(), Rc::clone(&stream));
         let (notify, actor) = (Rc::clone(&self.notify), actor.clone());
         self.runtime.spawn(async move {
@@ -365,6 +371,15 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
             stream.uploader.noticed(post);
             true
         })
+    }
+
+    /// The snapshot schedule of an actor that is open.
+    #[cfg(test)]
+    pub(crate) fn snapshot_schedule(
+        &self,
+        actor: &ActorId,
+    ) -> Option<wasmkeep_protocol::replication::SnapshotSchedule> {
+        self.stream(actor).ok().map(|stream| stream.uploader.schedule())
     }
 
     fn stream(&self, actor: &ActorId) -> Result<Rc<Stream<B, R>>, GivenUp> {
@@ -450,10 +465,7 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
 
     fn end_stream(&self, actor: &ActorId) {
         if let Some(stream) = self.streams.borrow_mut().remove(actor) {
-            let schedule = stream.uploader.schedule();
-            if schedule.has_wait() {
-                self.schedules.borrow_mut().insert(actor.clone(), schedule);
-            }
+            self.snapshot_waits.keep(actor, stream.generation, stream.uploader.schedule());
             self.entries.closed(actor, stream.uploader.posts());
             stream.uploader.close();
         }
