@@ -105,6 +105,8 @@ pub(crate) struct Cluster {
     pub(crate) identity: Option<Arc<tls::Identity>>,
     /// When it was last said which nodes are not used, in nanoseconds since boot.
     unused_said: Arc<AtomicU64>,
+    /// The same of a call that was not believed.
+    unbelieved_said: Arc<AtomicU64>,
     /// What calls between nodes are signed with; none when the bucket's is malformed (R-CALL-2).
     pub(crate) secret: Option<Arc<Secret>>,
     /// Calls from other nodes that were accepted lately.
@@ -204,6 +206,7 @@ impl Cluster {
             config: Arc::new(config),
             identity: certificate,
             unused_said: Arc::default(),
+            unbelieved_said: Arc::default(),
             secret: None,
             seen: Arc::default(),
             exit,

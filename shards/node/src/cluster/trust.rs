@@ -1,8 +1,12 @@
 //! What a node says and asks of trust in its cluster; the rules are `protocol`'s.
 
-use std::{net::IpAddr, sync::atomic::Ordering};
+use std::{
+    net::IpAddr,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use wasmkeep_protocol::{
+    clock::Moment,
     lease::Timing,
     limits::UNUSED_WARNING_PERIOD,
     trust::{Plaintext, Policy, Reach, is_known, reach},
@@ -29,15 +33,20 @@ impl Cluster {
         self.identity.is_none() || self.lease.first_landed().is_some_and(is_known)
     }
 
+    /// Says that a call was not believed, once a minute at most: whoever reaches a port can send one (R-CALL-2).
+    pub(crate) fn warn_of_unbelieved(&self, why: &str) {
+        if is_due(&self.unbelieved_said, moment()) {
+            tracing::warn!(
+                "a call was refused: bad, expired or misaddressed signature ({why}; a node of an older version?)"
+            );
+        }
+    }
+
     /// A request was refused because its actor's node is not used. Says which nodes are not, once a minute at most
     /// (R-TLS-3).
     pub(crate) fn warn_of_unused(&self) {
         let now = moment();
-        let (at, said) = (nanos(now.since_boot()), self.unused_said.load(Ordering::Relaxed));
-        let is_due = said == 0 || at.saturating_sub(said) >= nanos(UNUSED_WARNING_PERIOD);
-        if !is_due
-            || self.unused_said.compare_exchange(said, at, Ordering::Relaxed, Ordering::Relaxed).is_err()
-        {
+        if !is_due(&self.unused_said, now) {
             return;
         }
         let (view, policy) = (self.view.load(), self.policy());
@@ -50,6 +59,13 @@ impl Cluster {
              add --cluster-plaintext accept"
         );
     }
+}
+
+/// Whether something that is said once a minute is to be said now.
+fn is_due(said: &AtomicU64, now: Moment) -> bool {
+    let (at, before) = (nanos(now.since_boot()), said.load(Ordering::Relaxed));
+    let is_due = before == 0 || at.saturating_sub(before) >= nanos(UNUSED_WARNING_PERIOD);
+    is_due && said.compare_exchange(before, at, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
 /// Warns of a node that would talk plain HTTP to others over the public internet.

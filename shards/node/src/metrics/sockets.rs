@@ -29,6 +29,7 @@ pub(super) struct SocketFamilies {
     messages: Family<MessageLabels, Counter>,
     closes: Family<CloseLabels, Counter>,
     slow: Family<ShardLabels, Counter>,
+    sweep: Family<ShardLabels, Gauge>,
 }
 
 impl SocketFamilies {
@@ -37,6 +38,7 @@ impl SocketFamilies {
         registry.register("websockets", "WebSockets open, those of sleeping actors included", self.open.clone());
         registry.register("websocket_messages", "Messages of WebSockets, from clients (in) and to them (out)", self.messages.clone());
         registry.register("websocket_closes", "WebSockets closed, by code; applications' codes by thousand", self.closes.clone());
+        registry.register("websocket_owner_sweep_seconds", "Longest time until it is noticed that another node has taken a sleeping actor with WebSockets", self.sweep.clone());
         registry.register("websocket_slow_readers", "WebSockets closed because their client did not read", self.slow.clone());
     }
 
@@ -48,6 +50,7 @@ impl SocketFamilies {
             received: messages("in"),
             sent: messages("out"),
             slow: self.slow.get_or_create_owned(&labels),
+            sweep: self.sweep.get_or_create_owned(&labels),
             closes: self.closes.clone(),
             by_code: RefCell::default(),
             shard,
@@ -61,6 +64,8 @@ pub(crate) struct SocketMetrics {
     pub(crate) received: Counter,
     pub(crate) sent: Counter,
     pub(crate) slow: Counter,
+    /// In seconds.
+    pub(crate) sweep: Gauge,
     closes: Family<CloseLabels, Counter>,
     by_code: RefCell<Vec<(u16, Counter)>>,
     shard: u64,

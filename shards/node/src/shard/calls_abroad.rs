@@ -185,7 +185,10 @@ impl Shard {
         let body = body.freeze();
         let chain = match self.believed(abroad, &parts, &body) {
             Ok(chain) => chain,
-            Err(why) => return answer::sentence(StatusCode::FORBIDDEN, &why),
+            Err(why) => {
+                abroad.cluster.warn_of_unbelieved(&why);
+                return answer::sentence(StatusCode::FORBIDDEN, &why);
+            }
         };
         match self.run_called(abroad, callee, rest, parts, body, chain).await {
             Ran::Ended(ended) => outcome(ended),

@@ -1,7 +1,7 @@
 //! WebSockets whose actor is another node's: asks that node for the upgrade and joins the two connections (R-WS-1). And
 //! the sockets of actors that sleep here and that another node has taken (R-WS-2).
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
@@ -150,10 +150,20 @@ impl Shard {
                 shard.context.sleeper.sleep(OWNER_SWEEP_EVERY).await;
                 let mut asleep = shard.world.sockets.actors();
                 asleep.retain(|actor| !shard.actors.is_resident(actor));
-                for actor in rounds.next(asleep, OWNER_SWEEP_READS_MAX.div_ceil(shard.context.count)) {
+                let most = OWNER_SWEEP_READS_MAX.div_ceil(shard.context.count);
+                let whole = OWNER_SWEEP_EVERY * sweeps_of(asleep.len(), most);
+                let before = shard.world.sockets.note_sweep(whole);
+                if before <= OWNER_SWEEP_EVERY && whole > OWNER_SWEEP_EVERY {
+                    tracing::warn!(
+                        rooms = asleep.len(),
+                        "so many actors sleep with WebSockets that clients who only listen learn within {whole:?} that another node took theirs"
+                    );
+                }
+                for actor in rounds.next(asleep, most) {
                     shard.sweep_room(&actor).await;
                 }
             }
+            shard.world.sockets.note_sweep(Duration::ZERO);
             shard.sweeping_rooms.set(false);
         })
         .detach();
@@ -165,6 +175,11 @@ impl Shard {
             self.world.sockets.close_actor(actor, close::RESTART, "the actor moved");
         }
     }
+}
+
+/// Sweeps until every one of so many actors has been looked at.
+fn sweeps_of(actors: usize, most: usize) -> u32 {
+    u32::try_from(actors.div_ceil(most)).unwrap_or(u32::MAX).max(1)
 }
 
 /// Who is looked at next when there are more than one sweep may look at.
@@ -197,6 +212,14 @@ fn want_websocket(headers: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // R-WS-2
+    #[test]
+    fn a_node_with_many_sleeping_rooms_says_how_long_a_whole_round_takes() {
+        for (actors, minutes) in [(0, 1), (1, 1), (600, 1), (601, 2), (60_000, 100)] {
+            assert_eq!(sweeps_of(actors, OWNER_SWEEP_READS_MAX), minutes, "{actors}");
+        }
+    }
 
     // R-WS-2
     #[test]

@@ -7,7 +7,7 @@ use std::{
     future::poll_fn,
     rc::Rc,
     task::{Poll, Waker},
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use wasmkeep_host::{ActorEvent, Hooks};
@@ -125,6 +125,12 @@ impl Sockets {
         room.sockets.borrow_mut().insert(id, Rc::clone(&socket));
         self.0.held.set(self.0.held.get() + 1);
         Hold { sockets: self.clone(), socket }
+    }
+
+    /// Says how long a whole round of the owner sweep takes now; how long the one before took.
+    pub(crate) fn note_sweep(&self, whole: Duration) -> Duration {
+        let before = self.0.metrics.sweep.set(i64::try_from(whole.as_secs()).unwrap_or(i64::MAX));
+        Duration::from_secs(u64::try_from(before).unwrap_or(0))
     }
 
     /// Closes every socket; no hook is told.
