@@ -67,6 +67,8 @@ mod tests {
             ("connection", "keep-alive, X-Private, content-length"),
             ("x-private", "1"),
             ("keep-alive", "timeout=5"),
+            // RFC 9113 section 3.1: a client may have named it, or not.
+            ("http2-settings", "AAMAAABkAAQAAP__"),
             ("transfer-encoding", "chunked"),
             ("upgrade", "websocket"),
             ("te", "trailers"),

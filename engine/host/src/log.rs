@@ -29,6 +29,18 @@ const LINES_PER_SECOND: u32 = 200;
 /// Bytes the guest may hand over in one write.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
+/// Logs a line of a guest. Only actors have a class: what has none is the node's stateless component.
+macro_rules! say {
+    ($level:ident, $identity:expr, $($text:tt)+) => {{
+        let Identity { class, name, .. } = $identity;
+        if class.is_empty() {
+            tracing::$level!(target: "stateless", component = name, $($text)+);
+        } else {
+            tracing::$level!(target: "actor", class, name, $($text)+);
+        }
+    }};
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     /// Standard output: level info.
@@ -139,8 +151,7 @@ impl ActorLog {
             return asked.note();
         }
         if state.budget.take(Instant::now()).is_some() {
-            let Identity { class, name, .. } = &*state.identity;
-            tracing::warn!(target: "actor", class, name, "{what}: {detail}");
+            say!(warn, &*state.identity, "{what}: {detail}");
         }
     }
 
@@ -153,15 +164,14 @@ fn emit(identity: &Identity, stream: Stream, line: &mut Vec<u8>, budget: &mut Bu
     // Taken, not cleared: an idle actor keeps no buffer.
     let line = mem::take(line);
     let Some(suppressed) = budget.take(Instant::now()) else { return };
-    let Identity { class, name, .. } = identity;
     if suppressed > 0 {
-        tracing::warn!(target: "actor", class, name, "{suppressed} lines were left out: over {LINES_PER_SECOND} a second");
+        say!(warn, identity, "{suppressed} lines were left out: over {LINES_PER_SECOND} a second");
     }
     let line = String::from_utf8_lossy(&line);
     let line = line.strip_suffix('\r').unwrap_or(&line);
     match stream {
-        Stream::Out => tracing::info!(target: "actor", class, name, "{line}"),
-        Stream::Err => tracing::warn!(target: "actor", class, name, "{line}"),
+        Stream::Out => say!(info, identity, "{line}"),
+        Stream::Err => say!(warn, identity, "{line}"),
     }
 }
 

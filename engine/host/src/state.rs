@@ -42,7 +42,7 @@ pub(crate) const TABLE_ELEMENTS_MAX: usize = 100_000;
 pub struct Identity {
     /// Whose app it belongs to.
     pub tenant: String,
-    /// Its class.
+    /// Its class; empty for the stateless component, which is no actor.
     pub class: String,
     /// Its name, percent-decoded.
     pub name: String,

@@ -38,8 +38,9 @@ pub const CALL_TIME: &str = "x-wasmkeep-call-time";
 pub const CALL_OUTCOME: &str = "x-wasmkeep-call-outcome";
 
 /// Headers that concern one connection (RFC 9110 section 7.6.1) and never pass between client and guest.
-pub const HOP_BY_HOP: [&str; 9] = [
+pub const HOP_BY_HOP: [&str; 10] = [
     "connection",
+    "http2-settings",
     "keep-alive",
     "proxy-authenticate",
     "proxy-authorization",
@@ -70,6 +71,7 @@ mod tests {
     fn platform_and_hop_by_hop_headers_are_recognised() {
         assert!(is_platform(NODE) && is_platform(CALLER));
         assert!(!is_platform("x-wasm"));
+        assert!(is_hop_by_hop("http2-settings"));
         assert!(is_hop_by_hop("connection") && is_hop_by_hop("transfer-encoding"));
         assert!(!is_hop_by_hop("content-length"));
     }

@@ -146,11 +146,22 @@ pub const HEADERS_MAX: usize = 100;
 /// Request body, in bytes. Over it: 413.
 pub const BODY_BYTES_MAX: u64 = 100 << 20;
 
-/// Time a client has to send a whole request head once it began, and an idle kept-alive connection's life.
+/// Request bodies up to this size, in bytes, are read before their event waits for its actor (default of
+/// `--buffered-body-kib`).
+pub const BUFFERED_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Time a guest waits for the next byte of a longer body. Over it: 408, and the event's body and connection end.
+pub const BODY_SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Time a client has to send a whole request head once it began, the same again for a body
+/// that is read before its event, and an idle kept-alive connection's life.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Client connections of a node (default of `--max-connections`, R-FLAG-2).
 pub const CONNECTIONS_MAX: usize = 10_000;
+
+/// Connections of a node beyond those of clients, on which only operators' endpoints answer, one request on each.
+pub const OPERATOR_CONNECTIONS_MAX: usize = 64;
 
 /// Mebibyte, the unit the bucket's time limits count in: a second for each one begun.
 pub const MIB: u64 = 1 << 20;

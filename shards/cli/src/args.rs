@@ -269,6 +269,12 @@ pub struct ActorLimits {
           value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub max_body_mib: u64,
 
+    /// Request bodies up to this many KiB are read before their event waits for its actor; longer ones as the actor reads
+    /// (0 to 65536).
+    #[arg(long, value_name = "KIB", default_value_t = limits::BUFFERED_BODY_BYTES_MAX >> 10,
+          value_parser = parse::kib_of_a_body)]
+    pub buffered_body_kib: usize,
+
     /// Seconds a WebSocket's client may be silent before it is sent a ping; as many again and it is dropped.
     #[arg(long, value_name = "SECONDS", default_value_t = Seconds(limits::SOCKET_PING_AFTER))]
     pub websocket_ping_secs: Seconds,

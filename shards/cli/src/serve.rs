@@ -203,6 +203,7 @@ pub(crate) fn node_config(
             memory_bytes_max: mib(limits.actor_memory_mib)?,
             storage_bytes_max: limits.actor_storage_mib << 20,
             body_bytes_max: limits.max_body_mib << 20,
+            buffered_body_bytes_max: limits.buffered_body_kib << 10,
         },
         stall_after: Duration::from_millis(flags.placement.stall_after_ms),
         frozen_after: flags.placement.frozen_after_secs.0,

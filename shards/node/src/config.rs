@@ -92,6 +92,8 @@ pub struct ActorLimits {
     pub storage_bytes_max: u64,
     /// Request body, in bytes.
     pub body_bytes_max: u64,
+    /// Request bodies up to this size, in bytes, are read before their event waits for its actor.
+    pub buffered_body_bytes_max: usize,
     /// Silence of a WebSocket's client after which it is asked for a sign of life.
     pub socket_ping_after: Duration,
 }

@@ -81,3 +81,12 @@ pub(super) fn at_least_one(text: &str) -> Result<usize, String> {
         Err(_) => Err("must be a whole number".into()),
     }
 }
+
+/// A size of a request body that may be held in memory, in KiB.
+pub(super) fn kib_of_a_body(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(kib) if kib <= 64 << 10 => Ok(kib),
+        Ok(_) => Err("must be at most 65536".into()),
+        Err(_) => Err("must be a whole number".into()),
+    }
+}

@@ -36,6 +36,11 @@ where
 
     fn call(&self, request: Request<Incoming>) -> Answer<F> {
         let mut request = request.map(|incoming| RequestBody::new(incoming, self.shared.clone()));
+        let named = request.uri().authority().map(|authority| HeaderValue::from_str(authority.as_str()));
+        if let Some(Ok(host)) = named {
+            // The host in the target counts, whatever the Host says (RFC 9112 section 3.2.2).
+            request.headers_mut().insert(header::HOST, host);
+        }
         let is_tls = self.shared.wire.borrow().stream.is_tls();
         if is_tls {
             request.extensions_mut().insert(Door::Nodes);

@@ -1,15 +1,18 @@
 //! Bodies on both sides of the handler. Owns their types; framing is the guard's and hyper's.
 
 use super::{Upgraded, Violation, upgrade::Upgrade, wire::Shared};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use std::{
     error::Error,
     fmt,
+    future::poll_fn,
+    mem,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
+    time::Instant,
 };
 
 /// Why a request's body ended early.
@@ -29,11 +32,75 @@ pub enum BodyError {
 pub struct RequestBody {
     incoming: Incoming,
     shared: Rc<Shared>,
+    /// Read and not given out.
+    buffered: Bytes,
+    /// All of it was read.
+    has_ended: bool,
 }
 
 impl RequestBody {
     pub(super) fn new(incoming: Incoming, shared: Rc<Shared>) -> RequestBody {
-        RequestBody { incoming, shared }
+        RequestBody { incoming, shared, buffered: Bytes::new(), has_ended: false }
+    }
+
+    /// Reads a body of up to `most` bytes whole, and of one that does not say its length so many and a piece; one that
+    /// says that it is longer is not read. What was read is still given out as before. While it waits, the body has
+    /// [`Config::buffer_timeout`](super::Config::buffer_timeout) to arrive.
+    ///
+    /// # Errors
+    /// When the body ends early.
+    pub async fn buffer(&mut self, most: usize) -> Result<(), BodyError> {
+        if self.is_end_stream() || self.size_hint().lower() > most as u64 {
+            return Ok(());
+        }
+        let read = self.read_ahead(most).await;
+        self.shared.wire.borrow_mut().end_buffering();
+        self.buffered = read?;
+        Ok(())
+    }
+
+    async fn read_ahead(&mut self, most: usize) -> Result<Bytes, BodyError> {
+        let Some(first) = self.read_piece().await? else { return Ok(Bytes::new()) };
+        // What came with its head is mostly all there is, and stays as it came.
+        if self.has_ended || first.len() > most {
+            return Ok(first);
+        }
+        // Pieces are copied: each keeps alive all that was read with it.
+        let mut bytes = BytesMut::from(&*first);
+        drop(first);
+        while bytes.len() <= most
+            && !self.has_ended
+            && let Some(piece) = self.read_piece().await?
+        {
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes.freeze())
+    }
+
+    /// The next piece of the body, `None` at its end. Its time runs from the first wait on.
+    async fn read_piece(&mut self) -> Result<Option<Bytes>, BodyError> {
+        let piece = poll_fn(|cx| {
+            loop {
+                let Poll::Ready(frame) = Pin::new(&mut *self).poll_frame(cx) else {
+                    self.shared.wire.borrow_mut().begin_buffering();
+                    return Poll::Pending;
+                };
+                match frame.transpose()?.map(Frame::into_data) {
+                    None => return Poll::Ready(Ok(None)),
+                    Some(Ok(data)) => return Poll::Ready(Ok(Some(data))),
+                    // Trailers.
+                    Some(Err(_)) => {}
+                }
+            }
+        })
+        .await;
+        self.has_ended = matches!(piece, Ok(None)) || self.incoming.is_end_stream();
+        piece
+    }
+
+    /// The body, if [`RequestBody::buffer`] has read all of it.
+    pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
+        self.has_ended.then(|| mem::take(&mut self.buffered))
     }
 
     /// The answer takes its time: its client is watched at once, rather than a turn of the shard later.
@@ -67,17 +134,40 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
-        let error = |_| self.shared.violation.get().map_or(BodyError::Gone, BodyError::Refused);
-        Poll::Ready(frame.map(|result| result.map_err(error)))
+        if !self.buffered.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(mem::take(&mut self.buffered)))));
+        }
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let polled = Pin::new(&mut self.incoming).poll_frame(cx);
+        let awaited = &self.shared.body_awaited;
+        if polled.is_pending() {
+            awaited.set(awaited.get().or_else(|| Some(Instant::now())));
+        } else {
+            awaited.set(None);
+        }
+        let error = || self.shared.violation.get().map_or(BodyError::Gone, BodyError::Refused);
+        Poll::Ready(match ready!(polled) {
+            // hyper was dropped with its connection: what it had not read looks like the end to who reads on.
+            None if self.shared.ended.get() && !self.incoming.is_end_stream() => Some(Err(error())),
+            frame => frame.map(|result| result.map_err(|_| error())),
+        })
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.buffered.is_empty() && (self.has_ended || self.incoming.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        let ahead = self.buffered.len() as u64;
+        if self.has_ended {
+            return SizeHint::with_exact(ahead);
+        }
+        match self.incoming.size_hint().exact() {
+            Some(left) => SizeHint::with_exact(ahead + left),
+            None => SizeHint::default(),
+        }
     }
 }
 

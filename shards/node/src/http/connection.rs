@@ -22,7 +22,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// How a connection ended here.
@@ -35,13 +35,29 @@ enum End {
     Answered,
     /// This is the answer.
     Refused(Violation),
+    /// The node has as many connections as it may.
+    Full,
     /// It belongs to this shard.
     Moved(usize),
     /// It leaves HTTP with this answer.
     Upgraded(Response<()>, Upgrade),
 }
 
+/// What a client is told beyond the connections there may be.
+const FULL: Violation = Violation::new(503, "the node has as many connections as it may; retry");
+
 impl Shared {
+    /// Whether the handler has waited so long for the body by now; if not, from when its time counts. hyper reads ahead
+    /// of a handler that is busy otherwise, and nobody has to wait for a client then.
+    fn has_waited(&self, long: Duration) -> Result<(), Instant> {
+        let now = Instant::now();
+        match self.body_awaited.get() {
+            Some(since) if now.saturating_duration_since(since) >= long => Ok(()),
+            Some(since) => Err(since),
+            None => Err(now),
+        }
+    }
+
     /// The end of a connection that has nothing under way, when it has come.
     fn parts(&self, stage: Stage) -> Option<End> {
         let parting = stage.parts(self.lingers.get()).filter(|_| self.wire.borrow().is_idle())?;
@@ -82,6 +98,8 @@ where
         wire: RefCell::new(wire),
         answered: Cell::new(false),
         violation: Cell::new(None),
+        body_awaited: Cell::new(None),
+        ended: Cell::new(false),
         upgrade: Cell::new(None),
         lingers: Cell::new(true),
         closing: Cell::new(false),
@@ -89,6 +107,7 @@ where
     let mut connection =
         Connection { front: front.clone(), shared: shared.clone(), member, hyper: None, timer: None };
     let end = poll_fn(|cx| connection.poll(cx)).await;
+    shared.ended.set(true);
     // The handler's work and hyper's buffers go before anything else is waited for.
     let Connection { member, hyper, timer, shared: ours, .. } = connection;
     drop((hyper, timer, ours));
@@ -116,6 +135,11 @@ async fn finish<S>(
         End::Refused(violation) => {
             front.stats.count_refused(1);
             answer_and_close(wire.stream, &plain(violation), &front.sleeper).await;
+            None
+        }
+        End::Full => {
+            front.stats.count_over_limit(1);
+            answer_and_close(wire.stream, &plain(FULL), &front.sleeper).await;
             None
         }
         End::Moved(shard) => {
@@ -147,6 +171,7 @@ where
             }
             let mut wire = self.shared.wire.borrow_mut();
             match wire.outcome.take() {
+                Some(Outcome::Full) => return Poll::Ready(End::Full),
                 Some(Outcome::Refuse(violation)) => return Poll::Ready(End::Refused(violation)),
                 Some(Outcome::Move(shard)) => return Poll::Ready(End::Moved(shard)),
                 None => (),
@@ -158,7 +183,7 @@ where
                 // Mostly answered by then, and there is no client to watch.
                 if wire.take_handler_is_new() {
                     cx.waker().wake_by_ref();
-                } else if wire.poll_ahead(cx).is_ready() {
+                } else if matches!(wire.poll_ahead(cx), Poll::Ready(Err(_))) {
                     return Poll::Ready(End::Closed);
                 }
             }
@@ -195,7 +220,9 @@ where
             };
         };
         // hyper's own way to end forgets a request of which it has seen nothing yet.
-        self.shared.closing.set(stage >= Stage::Stopping);
+        // An operator's place is for one request.
+        let is_last = stage >= Stage::Stopping || self.shared.wire.borrow().is_for_operators();
+        self.shared.closing.set(is_last);
         match hyper.as_mut().poll(cx) {
             Poll::Pending => match self.shared.upgrade.take() {
                 Some((response, upgrade)) => Some(End::Upgraded(response, upgrade)),
@@ -216,6 +243,8 @@ where
         Box::pin(
             http1::Builder::new()
                 .header_read_timeout(None)
+                // Whether a client that sends no more is still there is the wire's to say.
+                .half_close(true)
                 .max_headers(limits.headers_max)
                 // hyper's own limit must not be met before the guard's.
                 .max_buf_size(limits.head_bytes_max.max(8192) + 8192)
@@ -253,6 +282,16 @@ where
             drop(wire);
             self.hyper = None;
             return Poll::Ready(None);
+        }
+        if limit == Limit::Body
+            && !wire.is_buffering()
+            && let Err(since) = self.shared.has_waited(self.front.config().body_timeout)
+        {
+            wire.await_body_since(since);
+            return Poll::Ready(None);
+        }
+        if wire.is_for_operators() && limit == Limit::Head {
+            return Poll::Ready(Some(End::Full));
         }
         if limit != Limit::Idle {
             self.front.stats.count_timeout(1);

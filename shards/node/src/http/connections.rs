@@ -12,40 +12,69 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// The node's limit on client connections (R-FLAG-2), shared by its shards.
+use wasmkeep_protocol::limits::OPERATOR_CONNECTIONS_MAX;
+
+/// The node's limit on client connections (R-FLAG-2), shared by its shards. Beyond it operators have
+/// [`OPERATOR_CONNECTIONS_MAX`] places of their own, so that a full node still says how it is.
 #[derive(Debug, Clone)]
-pub struct Admission(Arc<Counts>);
+pub struct Admission {
+    clients: Arc<Counts>,
+    operators: Arc<Counts>,
+}
 
 #[derive(Debug)]
 struct Counts {
     open: AtomicUsize,
     max: usize,
+    are_operators: bool,
+}
+
+impl Counts {
+    fn new(max: usize, are_operators: bool) -> Arc<Self> {
+        Arc::new(Self { open: AtomicUsize::new(0), max, are_operators })
+    }
+
+    fn take(self: &Arc<Self>) -> Option<Ticket> {
+        if self.open.fetch_add(1, Ordering::Relaxed) < self.max {
+            return Some(Ticket(Arc::clone(self)));
+        }
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
 }
 
 impl Admission {
     /// Admits up to `max` connections at a time.
     pub fn new(max: usize) -> Admission {
-        Admission(Arc::new(Counts { open: AtomicUsize::new(0), max }))
+        Admission { clients: Counts::new(max, false), operators: Counts::new(OPERATOR_CONNECTIONS_MAX, true) }
     }
 
     /// A place for one more connection, if there is one.
     pub fn admit(&self) -> Option<Ticket> {
-        if self.0.open.fetch_add(1, Ordering::Relaxed) < self.0.max {
-            return Some(Ticket(self.0.clone()));
-        }
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-        None
+        self.clients.take()
     }
 
-    /// Connections open now on all shards.
+    /// A place for a connection that serves one request of an operator, if there is one.
+    pub(super) fn admit_operator(&self) -> Option<Ticket> {
+        self.operators.take()
+    }
+
+    /// Connections open now on all shards, operators' places not counted.
     pub fn open(&self) -> usize {
-        self.0.open.load(Ordering::Relaxed)
+        self.clients.open.load(Ordering::Relaxed)
     }
 }
 
 /// A connection's place; it goes with the connection from shard to shard and is free again when dropped.
 #[derive(Debug)]
 pub struct Ticket(Arc<Counts>);
+
+impl Ticket {
+    /// Whether the place is an operator's.
+    pub(super) fn is_operators(&self) -> bool {
+        self.0.are_operators
+    }
+}
 
 impl Drop for Ticket {
     fn drop(&mut self) {
@@ -259,6 +288,19 @@ mod tests {
         assert_eq!(admission.open(), 2);
         drop(first);
         assert!(admission.admit().is_some());
+    }
+
+    // R-FLAG-2
+    #[test]
+    fn operators_have_places_of_their_own_beyond_those_of_clients() {
+        let admission = Admission::new(1);
+        let client = admission.admit().unwrap();
+        let operators: Vec<_> = std::iter::from_fn(|| admission.admit_operator()).collect();
+        assert_eq!(operators.len(), OPERATOR_CONNECTIONS_MAX);
+        assert!(!client.is_operators() && operators.iter().all(Ticket::is_operators));
+        assert_eq!(admission.open(), 1);
+        drop(operators);
+        assert!(admission.admit().is_none() && admission.admit_operator().is_some());
     }
 
     // R-LEASE-6

@@ -2,11 +2,8 @@
 //! tasks; what a connection does is [`connection`](super::connection)'s.
 
 use super::{
-    Admission, Connections, Handover, Limits, RequestBody, ResponseBody, Stats, Ticket, Violation,
-    answer::plain,
-    connection,
+    Admission, Connections, Handover, Limits, RequestBody, ResponseBody, Stats, Ticket, connection,
     connections::Member,
-    linger::answer_and_close,
     listening::Listening,
     moves::{Budget, MOVES_PER_SECOND},
     wire::{Came, Rules, Wire},
@@ -24,7 +21,7 @@ use futures::{
 use glommio::net::TcpStream;
 use http::{Request, Response};
 use std::{
-    cell::{Cell, OnceCell},
+    cell::OnceCell,
     fmt,
     os::fd::{FromRawFd, IntoRawFd, OwnedFd},
     panic::AssertUnwindSafe,
@@ -33,9 +30,6 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-
-/// Connections over the limit that are told so at one time; the others are cut.
-const REFUSALS_MAX: usize = 64;
 
 /// Default of [`Config::rest_after`]: longer than the pauses of a client at work, and short enough that thousands
 /// of kept connections cost some 16 KiB each only while they are used.
@@ -63,16 +57,23 @@ pub struct Config {
     pub head_timeout: Duration,
     /// Time between two pieces of a body that the handler waits for. Over it: 408.
     pub body_timeout: Duration,
+    /// Time for the whole of a body that is read before its event ([`RequestBody::buffer`]). Over it: 408.
+    pub buffer_timeout: Duration,
     /// Time between two pieces of an answer that the client takes. Over it the connection is cut.
     pub write_timeout: Duration,
     /// Connections this shard may move away a second, first requests not counted.
     pub moves_per_second: u32,
+    /// Whether a request path (without the query) is an operator's: those are answered when clients have all the
+    /// connections there may be.
+    pub operators: fn(&str) -> bool,
 }
 
 impl Config {
     /// The limits documented in `wasmkeep_protocol::limits`, for `shard`.
     pub fn new(shard: usize) -> Config {
-        use wasmkeep_protocol::limits::{BODY_BYTES_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX};
+        use wasmkeep_protocol::limits::{
+            BODY_BYTES_MAX, BODY_SILENCE_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX,
+        };
         Config {
             shard,
             limits: Limits {
@@ -83,9 +84,11 @@ impl Config {
             rest_after: REST_AFTER,
             idle_timeout: HEAD_TIMEOUT,
             head_timeout: HEAD_TIMEOUT,
-            body_timeout: HEAD_TIMEOUT,
+            body_timeout: BODY_SILENCE_MAX,
+            buffer_timeout: HEAD_TIMEOUT,
             write_timeout: HEAD_TIMEOUT,
             moves_per_second: MOVES_PER_SECOND,
+            operators: |_| false,
         }
     }
 }
@@ -141,7 +144,6 @@ pub struct Front<S> {
     pub(super) sleeper: Sleeper,
     pub(super) stats: Arc<Stats>,
     admission: Admission,
-    refusals: Cell<usize>,
     /// Where connections from other nodes are kept, if any come.
     watch: OnceCell<tls::Watch>,
 }
@@ -175,9 +177,8 @@ impl<S> Front<S> {
             stats: stats.clone(),
             stay: Box::new(move || stopping.is_stopping()),
         });
-        let (handler, refusals) = (Rc::new(handler), Cell::new(0));
-        let watch = OnceCell::new();
-        Rc::new(Front { rules, handler, connections, sleeper, stats, admission, refusals, watch })
+        let (handler, watch) = (Rc::new(handler), OnceCell::new());
+        Rc::new(Front { rules, handler, connections, sleeper, stats, admission, watch })
     }
 
     /// This front's connections: count them, stop them, wait for their end.
@@ -213,12 +214,22 @@ where
         M: Fn(Handover) -> Result<(), Handover> + Clone + 'static,
     {
         let front = &self;
-        let take = |stream| match front.admission.admit() {
-            Some(ticket) => {
-                front.stats.count_accepted(1);
-                front.clone().spawn(Inbound::accepted(stream, ticket), send.clone());
-            }
-            None => front.clone().turn_away(stream),
+        let take = |stream| {
+            let ticket = match front.admission.admit() {
+                Some(ticket) => {
+                    front.stats.count_accepted(1);
+                    ticket
+                }
+                // Whose it is shows with its first request.
+                None => match front.admission.admit_operator() {
+                    Some(ticket) => ticket,
+                    None => {
+                        front.stats.count_over_limit(1);
+                        return;
+                    }
+                },
+            };
+            front.clone().spawn(Inbound::accepted(stream, ticket), send.clone());
         };
         self.take_in(listener, take).await;
     }
@@ -315,7 +326,7 @@ where
             Socket::Here(stream) => stream,
             Socket::Moved(fd, session) => self.arrived(fd, session)?,
         };
-        let wire = Wire::new(stream, came, self.rules.clone());
+        let wire = Wire::new(stream, came, self.rules.clone(), ticket.is_operators());
         connection::serve(self, wire, ticket, member).await
     }
 
@@ -326,20 +337,6 @@ where
         let Some(session) = session else { return Some(stream.into()) };
         let stream = TlsStream::arrived(self.watch.get()?, stream, session)?;
         Some(Stream::Tls(Box::new(stream)))
-    }
-
-    fn turn_away(self: Rc<Self>, stream: TcpStream) {
-        self.stats.count_over_limit(1);
-        if self.refusals.get() >= REFUSALS_MAX {
-            return;
-        }
-        self.refusals.set(self.refusals.get() + 1);
-        glommio::spawn_local(async move {
-            let full = Violation::new(503, "the node has as many connections as it may; retry");
-            answer_and_close(stream.into(), &plain(full), &self.sleeper).await;
-            self.refusals.set(self.refusals.get() - 1);
-        })
-        .detach();
     }
 }
 

@@ -37,7 +37,11 @@ const SCRATCH_BYTES: usize = 64 << 10;
 /// the event's time limit ends the wait.
 const AHEAD_BYTES: usize = 16 << 10;
 
-/// How soon a client that left is noticed when bytes it sent hide that it did.
+/// Time for the head of a request on a connection that has an operator's place, from the connection's begin and from
+/// its first byte: such places are few, and whoever is no operator is turned away with its head.
+const OPERATORS_HEAD_WITHIN: Duration = Duration::from_secs(1);
+
+/// How soon a client that left is noticed when bytes it sent hide that it did, or when it had sent its last before.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -51,6 +55,10 @@ pub(super) struct Shared {
     pub(super) answered: Cell<bool>,
     /// Why the body of the request in flight was cut.
     pub(super) violation: Cell<Option<Violation>>,
+    /// Since when the handler waits for more of the request's body.
+    pub(super) body_awaited: Cell<Option<Instant>>,
+    /// Nothing is read or written any more: a body that is not whole by now never will be.
+    pub(super) ended: Cell<bool>,
     /// The answer that takes the connection over.
     pub(super) upgrade: Cell<Option<(Response<()>, Upgrade)>>,
     /// A request may be under way although no byte of it has come: the other side is a node, or this would be the
@@ -65,6 +73,8 @@ pub(super) struct Shared {
 pub(super) enum Outcome {
     /// Answer this and close.
     Refuse(Violation),
+    /// The node is full, and this connection is not an operator's.
+    Full,
     /// It belongs to this shard.
     Move(usize),
 }
@@ -78,7 +88,7 @@ pub(super) enum Limit {
     Idle,
     /// A head began and is not whole.
     Head,
-    /// The handler waits for the body and nothing comes.
+    /// The body is waited for and nothing comes, or not all of it in time.
     Body,
     /// The client does not read.
     Write,
@@ -130,6 +140,10 @@ pub(super) struct Wire {
     phase: Phase,
     streak: Streak,
     pub(super) outcome: Option<Outcome>,
+    /// Only requests of operators are served: the node has as many connections of clients as it may.
+    for_operators: bool,
+    /// The request under way asks for a WebSocket.
+    is_upgrade: bool,
     eof: bool,
     /// The socket was found empty and will wake the task.
     socket_armed: bool,
@@ -142,13 +156,17 @@ pub(super) struct Wire {
     handler_is_new: bool,
     /// Since when the current wait lasts: idle, head or body, by phase.
     since: Instant,
+    /// hyper waits for the body, since `since`.
     body_wanted: bool,
+    /// By when a body must be whole that is read before its event.
+    buffered_by: Option<Instant>,
     write_blocked: Option<Instant>,
     probe_at: Option<Instant>,
 }
 
 impl Wire {
-    pub(super) fn new(stream: Stream, came: Came, rules: Rc<Rules>) -> Wire {
+    /// `for_operators`: the connection has an operator's place.
+    pub(super) fn new(stream: Stream, came: Came, rules: Rc<Rules>, for_operators: bool) -> Wire {
         let Came { bytes, fresh, lulls } = came;
         Wire {
             stream,
@@ -158,6 +176,8 @@ impl Wire {
             phase: Phase::Head(HeadScan::default()),
             streak: Streak::new(fresh),
             outcome: None,
+            for_operators,
+            is_upgrade: false,
             eof: false,
             socket_armed: false,
             again: false,
@@ -166,6 +186,7 @@ impl Wire {
             handler_is_new: false,
             since: Instant::now(),
             body_wanted: false,
+            buffered_by: None,
             write_blocked: None,
             probe_at: None,
         }
@@ -194,10 +215,22 @@ impl Wire {
         self.passed > 0
     }
 
-    /// The client closed its side while a request is under way. Half-closed connections are not served: a client
-    /// that left cannot be told from one that only stopped sending.
+    /// The client closed its side and what it sent is no whole request. One that only stopped sending still gets its
+    /// answer; one that left resets the connection when it comes. A WebSocket needs both sides.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.eof && !matches!(self.phase, Phase::Head(_))
+        self.eof
+            && match &self.phase {
+                Phase::Head(_) => false,
+                Phase::Body(framing) => {
+                    self.is_upgrade || !framing.would_complete(&self.inbox[self.passed..])
+                }
+                Phase::Answer => self.is_upgrade,
+            }
+    }
+
+    /// Whether only operators are served here.
+    pub(super) fn is_for_operators(&self) -> bool {
+        self.for_operators
     }
 
     /// No request is under way and no byte of the next one has come.
@@ -227,6 +260,15 @@ impl Wire {
                 return Poll::Ready(Ok(()));
             }
             let Phase::Head(scan) = &mut self.phase else { return Poll::Ready(Ok(())) };
+            let skipped = scan.skip_empty_line(&self.inbox);
+            if skipped > 0 {
+                self.inbox.advance(skipped);
+                if self.inbox.is_empty() {
+                    // It may have been all: nothing of a request has come.
+                    self.inbox = BytesMut::new();
+                }
+                continue;
+            }
             match scan.advance(&self.inbox, &self.rules.config.limits) {
                 Err(violation) => self.outcome = Some(Outcome::Refuse(violation)),
                 Ok(Some(len)) => self.take_head(len),
@@ -271,6 +313,10 @@ impl Wire {
         };
         // The guard only passes visible ASCII in a target.
         let path = std::str::from_utf8(&self.inbox[head.path]).unwrap_or_default();
+        if self.for_operators && !(rules.config.operators)(path) {
+            self.outcome = Some(Outcome::Full);
+            return;
+        }
         let owner = (rules.route)(path);
         let whose = Next { owner, for_good: head.wants_websocket, is_alone: self.lulls.is_alone() };
         let shard = self.streak.next(whose, rules.config.shard, &rules.budget);
@@ -281,7 +327,14 @@ impl Wire {
             return;
         }
         rules.stats.count_request(1);
+        if let Some(at) = head.newer_minor_at {
+            self.inbox[at] = b'1';
+        }
         self.passed = len;
+        self.is_upgrade = head.wants_websocket;
+        if self.eof {
+            self.probe_later();
+        }
         self.handler_is_new = true;
         self.since = Instant::now();
         self.phase = if head.framing.is_complete() { Phase::Answer } else { Phase::Body(head.framing) };
@@ -321,8 +374,8 @@ impl Wire {
                         return Poll::Ready(Ok(()));
                     }
                 }
-                // What comes meanwhile is read ahead, if the answer takes its time.
-                Phase::Answer if self.eof => return Poll::Ready(Ok(())),
+                // What comes meanwhile is read ahead, if the answer takes its time. That nothing more comes is told with
+                // the answer behind it.
                 Phase::Answer => return Poll::Pending,
             }
         }
@@ -349,7 +402,6 @@ impl Wire {
         if self.eof {
             return Poll::Ready(Ok(true));
         }
-        self.body_wanted = true;
         self.stream.set_reading(Reading::LookThenWait);
         let Self { stream, inbox, .. } = self;
         let room = cursor.remaining().min(SCRATCH_BYTES);
@@ -366,9 +418,11 @@ impl Wire {
             .map_err(refuse)
         });
         self.socket_armed |= read.is_pending();
+        if read.is_pending() && !self.body_wanted {
+            self.await_body_since(Instant::now());
+        }
         self.filled(ready!(read)?);
         self.body_wanted = false;
-        self.since = Instant::now();
         self.end_body_if_complete();
         Poll::Ready(Ok(true))
     }
@@ -379,11 +433,31 @@ impl Wire {
         }
     }
 
+    /// The body is waited for from this moment on, as far as its limit goes.
+    pub(super) fn await_body_since(&mut self, since: Instant) {
+        self.body_wanted = true;
+        self.since = since;
+    }
+
+    /// The body is read before its event, which waits for it.
+    pub(super) fn begin_buffering(&mut self) {
+        let within = self.rules.config.buffer_timeout;
+        self.buffered_by.get_or_insert_with(|| Instant::now() + within);
+    }
+
+    pub(super) fn end_buffering(&mut self) {
+        self.buffered_by = None;
+    }
+
+    pub(super) fn is_buffering(&self) -> bool {
+        self.buffered_by.is_some()
+    }
+
     /// Reads ahead while nobody asks for bytes, so that the client is seen to leave.
     pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.eof {
             if self.inbox.len() >= AHEAD_BYTES {
-                self.probe_at.get_or_insert_with(|| Instant::now() + PROBE_EVERY);
+                self.probe_later();
                 return Poll::Pending;
             }
             ready!(self.poll_fill(cx, Reading::Wait))?;
@@ -417,7 +491,16 @@ impl Wire {
     /// So much was read; nothing at the end.
     fn filled(&mut self, len: usize) {
         self.rules.stats.count_read(len as u64);
-        self.eof = len == 0;
+        if len == 0 {
+            self.eof = true;
+            if !matches!(self.phase, Phase::Head(_)) {
+                self.probe_later();
+            }
+        }
+    }
+
+    fn probe_later(&mut self) {
+        self.probe_at.get_or_insert_with(|| Instant::now() + PROBE_EVERY);
     }
 
     /// hyper's flush: its buffer is empty. If that was the end of an answer the next request may come.
@@ -470,11 +553,13 @@ impl Wire {
     pub(super) fn due(&self, rested: bool) -> Option<(Instant, Limit)> {
         let config = &self.rules.config;
         let reading = match self.phase {
+            Phase::Head(_) if self.for_operators => Some((self.since + OPERATORS_HEAD_WITHIN, Limit::Head)),
             Phase::Head(_) if self.inbox.is_empty() && !rested && config.rest_after < config.idle_timeout => {
                 Some((self.since + config.rest_after, Limit::Rest))
             }
             Phase::Head(_) if self.inbox.is_empty() => Some((self.since + config.idle_timeout, Limit::Idle)),
             Phase::Head(_) => Some((self.since + config.head_timeout, Limit::Head)),
+            Phase::Body(_) if self.buffered_by.is_some() => self.buffered_by.map(|at| (at, Limit::Body)),
             Phase::Body(_) if self.body_wanted => Some((self.since + config.body_timeout, Limit::Body)),
             Phase::Body(_) | Phase::Answer => self.probe_at.map(|at| (at, Limit::Probe)),
         };
@@ -485,15 +570,34 @@ impl Wire {
     /// The body's limit passed; it is not in force any more.
     pub(super) fn give_up_body(&mut self) {
         self.body_wanted = false;
+        self.buffered_by = None;
     }
 
-    /// Whether the client closed its side, seen past the bytes that wait; asks again later if not.
+    /// Whether the client left, seen past the bytes that wait and past its last one; asks again later if not.
     pub(super) fn probe_gone(&mut self) -> bool {
-        self.probe_at = (self.inbox.len() >= AHEAD_BYTES).then(|| Instant::now() + PROBE_EVERY);
+        let looks_again = self.eof || self.inbox.len() >= AHEAD_BYTES;
+        self.probe_at = looks_again.then(|| Instant::now() + PROBE_EVERY);
         let mut fds = [PollFd::from_borrowed_fd(self.stream.descriptor(), PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1..)) && fds[0].revents().intersects(gone)
+        if !matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1..)) {
+            return false;
+        }
+        let seen = fds[0].revents();
+        seen.intersects(PollFlags::HUP | PollFlags::ERR)
+            || (seen.contains(PollFlags::RDHUP) && !self.may_be_whole())
+    }
+
+    /// Whether the request may be whole once all is read that has come, after which nothing more comes.
+    fn may_be_whole(&self) -> bool {
+        match &self.phase {
+            _ if self.is_upgrade => false,
+            Phase::Body(BodyFraming::Sized(left)) => {
+                // With TLS it counts what is around the bytes too.
+                let unread = rustix::io::ioctl_fionread(self.stream.descriptor()).unwrap_or(u64::MAX);
+                unread.saturating_add((self.inbox.len() - self.passed) as u64) >= *left
+            }
+            Phase::Head(_) | Phase::Body(BodyFraming::Chunked(_)) | Phase::Answer => true,
+        }
     }
 }
 

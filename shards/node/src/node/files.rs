@@ -57,14 +57,15 @@ pub(super) fn fit_open_files(config: &Config, files: u64) -> Result<Fitted, Node
 }
 
 /// What is left for connections and actors is shared in proportion, a connection needing one descriptor and an actor
-/// two. Outbound requests and connections of other nodes (R-TLS-2) have an eighth each, so that they neither take nor
-/// lose the descriptors of clients.
+/// two. Outbound requests and connections of other nodes (R-TLS-2) have an eighth each and operators a few, so that they
+/// neither take nor lose the descriptors of clients.
 fn fit(connections: usize, resident: usize, shards: usize, listens: bool, files: u64) -> Fitted {
     let outbound = (files / 8).min(limits::OUTBOUND_REQUESTS_MAX as u64);
     let cluster = if listens { (files / 8).min(limits::CLUSTER_CONNECTIONS_MAX as u64) } else { 0 };
     let kinds_of_spares = 1 + limits::TEMPLATES_PER_SHARD as u64;
     let spares = FILES_PER_ACTOR * kinds_of_spares * limits::SPARES_PER_SHARD as u64;
-    let other = OTHER_FILES + (32 + spares) * shards as u64 + outbound + cluster;
+    let operators = limits::OPERATOR_CONNECTIONS_MAX as u64;
+    let other = OTHER_FILES + operators + (32 + spares) * shards as u64 + outbound + cluster;
     let wanted = (connections as u64).saturating_add((resident as u64).saturating_mul(FILES_PER_ACTOR));
     let left = files.saturating_sub(other);
     let share = |part: usize| {
@@ -133,8 +134,8 @@ mod tests {
         for (listens, files, clients, nodes) in [
             (false, 65_536, 10_000, 0),
             (true, 65_536, 10_000, 1_024),
-            (false, 1_024, 181, 0),
-            (true, 1_024, 138, 128),
+            (false, 1_024, 160, 0),
+            (true, 1_024, 117, 128),
             (true, 256, 0, 32),
         ] {
             let fitted = fit(10_000, 10_000, 2, listens, files);

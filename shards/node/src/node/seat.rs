@@ -192,6 +192,7 @@ impl Seat {
         let shard = Shard::new(Arc::clone(&state), context.clone(), endpoint, alarms);
         let mut config = http::Config::new(context.index);
         config.limits.body_bytes_max = state.limits.body_bytes_max;
+        config.operators = crate::shard::is_operators;
         let (router, answering) = (Rc::clone(&shard), Rc::clone(&shard));
         let front = Front::new(
             config,

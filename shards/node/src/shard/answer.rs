@@ -1,5 +1,7 @@
 //! The answers the node itself gives, and how an event that was not answered is told to its client.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use wasmkeep_actor::{Failure, Refusal};
@@ -46,12 +48,29 @@ pub(super) fn not_executed<B>(answer: &Response<B>) -> Option<NotExecuted> {
     answer.headers().get(headers::ELSEWHERE).map(|value| NotExecuted::of_header(value.as_bytes()))
 }
 
-/// What the client of an unanswered event is told. Reasons that come from an actor's code or a file name stay in
-/// the node's log.
-pub(crate) fn unanswered(why: &Unanswered) -> Response<ResponseBody> {
-    let internal = |text: &str| sentence(StatusCode::INTERNAL_SERVER_ERROR, text);
+/// Whose guest an event was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Guest {
+    Actor,
+    Stateless,
+}
+
+impl Guest {
+    /// A sentence about an actor, said of this guest.
+    fn says(self, text: &str) -> Cow<'_, str> {
+        match self {
+            Self::Actor => Cow::Borrowed(text),
+            Self::Stateless => Cow::Owned(text.replacen("the actor", "the stateless component", 1)),
+        }
+    }
+}
+
+/// What the client of an unanswered event is told. Reasons that come from a guest's code or a file name stay in the
+/// node's log.
+pub(crate) fn unanswered(why: &Unanswered, guest: Guest) -> Response<ResponseBody> {
+    let internal = |text: &str| sentence(StatusCode::INTERNAL_SERVER_ERROR, &guest.says(text));
     match why {
-        Unanswered::Refused(refusal) => refused(refusal),
+        Unanswered::Refused(refusal) => refused(refusal, guest),
         Unanswered::Failed(Failure::Trap(_)) => internal("the actor trapped; see the node's log"),
         Unanswered::Failed(Failure::TimeLimit(limit)) => {
             internal(&format!("the event ran longer than its limit of {} s", limit.as_secs_f64()))
@@ -63,10 +82,11 @@ pub(crate) fn unanswered(why: &Unanswered) -> Response<ResponseBody> {
     }
 }
 
-fn refused(refusal: &Refusal) -> Response<ResponseBody> {
+fn refused(refusal: &Refusal, guest: Guest) -> Response<ResponseBody> {
+    let internal = |text: &str| sentence(StatusCode::INTERNAL_SERVER_ERROR, &guest.says(text));
     match refusal {
         Refusal::MailboxFull(_) | Refusal::NoRoom => {
-            retry_later(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string())
+            retry_later(StatusCode::SERVICE_UNAVAILABLE, &guest.says(&refusal.to_string()))
         }
         // A node that forwarded it finds the actor elsewhere by now, or takes it.
         Refusal::Stopping => elsewhere(&refusal.to_string(), NotExecuted::Stopping),
@@ -76,21 +96,17 @@ fn refused(refusal: &Refusal) -> Response<ResponseBody> {
             StatusCode::SERVICE_UNAVAILABLE,
             "the actor's storage cannot be opened; see the node's log",
         ),
-        Refusal::Damaged(_) => {
-            sentence(StatusCode::INTERNAL_SERVER_ERROR, "the actor's database is damaged; see the node's log")
-        }
-        Refusal::Start(_) => {
-            sentence(StatusCode::INTERNAL_SERVER_ERROR, "the actor could not be started; see the node's log")
-        }
-        Refusal::Init(_) => {
-            sentence(StatusCode::INTERNAL_SERVER_ERROR, "the actor's on-init failed; see the node's log")
-        }
+        Refusal::Damaged(_) => internal("the actor's database is damaged; see the node's log"),
+        Refusal::Start(_) => internal("the actor could not be started; see the node's log"),
+        Refusal::Init(_) => internal("the actor's on-init failed; see the node's log"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use wasmkeep_host::Mistake;
 
     use super::*;
 
@@ -111,7 +127,7 @@ mod tests {
             (Unanswered::Failed(Failure::Bug("x".into())), 500, false),
             (Unanswered::Dropped, 500, false),
         ] {
-            let response = unanswered(&why);
+            let response = unanswered(&why, Guest::Actor);
             assert_eq!(response.status().as_u16(), status, "{why:?}");
             assert_eq!(response.headers().contains_key(header::RETRY_AFTER), retry, "{why:?}");
         }
@@ -130,7 +146,27 @@ mod tests {
             (Refusal::MailboxFull(256), None),
             (Refusal::NoRoom, None),
         ] {
-            assert_eq!(not_executed(&refused(&refusal)), says, "{refusal}");
+            assert_eq!(not_executed(&refused(&refusal, Guest::Actor)), says, "{refusal}");
+        }
+    }
+
+    #[test]
+    fn the_stateless_component_is_not_called_an_actor() {
+        for why in [
+            Unanswered::Failed(Failure::Trap("x".into())),
+            Unanswered::Failed(Failure::Lost),
+            Unanswered::Mistake(Mistake::NoResponse),
+            Unanswered::Mistake(Mistake::Status(100)),
+            Unanswered::Mistake(Mistake::BodyUnfinished),
+            Unanswered::Refused(Refusal::Start("x".into())),
+        ] {
+            for (guest, name) in [(Guest::Actor, "the actor"), (Guest::Stateless, "the stateless component")]
+            {
+                let body = unanswered(&why, guest).into_body();
+                let text = String::from_utf8(body.as_whole().unwrap().to_vec()).unwrap();
+                assert!(text.contains(name), "{text}");
+                assert_eq!(text.contains("actor"), guest == Guest::Actor, "{text}");
+            }
         }
     }
 }

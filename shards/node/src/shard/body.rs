@@ -18,16 +18,22 @@ use crate::http::{self, BodyError};
 /// what a slow actor makes a fast client's connection hold.
 const PIECES_UNDER_WAY: usize = 2;
 
+/// Status of what a client sent too slowly.
+const TIMED_OUT: u16 = 408;
+
 fn explain(error: BodyError) -> RequestBodyError {
-    RequestBodyError::Lost(error.to_string())
+    match error {
+        BodyError::Refused(violation) if violation.status == TIMED_OUT => RequestBodyError::TimedOut,
+        error => RequestBodyError::Lost(error.to_string()),
+    }
 }
 
-/// A body for an actor of this shard: read from the connection as the guest reads.
-pub(super) fn local(body: http::RequestBody) -> RequestBody {
-    if body.is_end_stream() {
-        RequestBody::empty()
-    } else {
-        RequestBody::streamed(Local(SendWrapper::new(body)))
+/// A body for an actor of this shard: what is not here already is read from the connection as the guest reads.
+pub(super) fn local(mut body: http::RequestBody) -> RequestBody {
+    match body.take_whole() {
+        Some(bytes) => RequestBody::full(bytes),
+        None if body.is_end_stream() => RequestBody::empty(),
+        None => RequestBody::streamed(Local(SendWrapper::new(body))),
     }
 }
 
@@ -58,8 +64,11 @@ impl Body for Local {
 /// Reads a body here and hands its pieces over. Whoever waits for the answer polls it.
 pub(super) type Pump = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A body for an actor of another shard, and what moves its pieces; no pump is needed when there is no body.
+/// A body for an actor of another shard, and what moves its pieces; no pump is needed when all of it is here.
 pub(super) fn remote(mut body: http::RequestBody) -> (RequestBody, Option<Pump>) {
+    if let Some(bytes) = body.take_whole() {
+        return (RequestBody::full(bytes), None);
+    }
     if body.is_end_stream() {
         return (RequestBody::empty(), None);
     }

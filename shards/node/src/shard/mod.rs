@@ -36,6 +36,7 @@ use wasmkeep_protocol::{
     placement::shard_of,
 };
 
+pub(crate) use self::route::is_operators;
 use self::{calls::ShardCalls, elsewhere::Abroad, keeping::Keeping, world::ShardWorld};
 use crate::{
     alarm::ShardAlarms,

@@ -5,12 +5,14 @@ use std::{future::poll_fn, pin::pin, rc::Rc};
 use bytes::Bytes;
 use futures::future::{Either, select};
 use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts, uri::PathAndQuery};
-use wasmkeep_actor::{Event, Failure, Guest};
+use http_body::Body as _;
+use wasmkeep_actor::{Event, Failure, Guest as _};
 use wasmkeep_host::{ActorEvent, HttpEvent, RequestBody, ResponseBody, Unanswered};
 use wasmkeep_protocol::{ActorClass, ActorId, access::Decision, headers, placement::shard_of, trust::Door};
 
 use super::{
-    MESH_WAIT, Message, Shard, answer,
+    MESH_WAIT, Message, Shard,
+    answer::{self, Guest},
     body::{self, Pump},
     route::{self, Route, guest_target},
 };
@@ -27,7 +29,7 @@ impl Shard {
         self: Rc<Self>,
         request: Request<front::RequestBody>,
     ) -> Response<front::ResponseBody> {
-        let (parts, request_body) = request.into_parts();
+        let (parts, mut request_body) = request.into_parts();
         let target = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         let (mut class, mut pump) = (None, None);
         let mut response = match route::route(target.as_str()) {
@@ -43,9 +45,10 @@ impl Shard {
                 None => answer::sentence(StatusCode::FORBIDDEN, "this node is in no cluster"),
             },
             Route::Actor { id, rest } => {
-                let placed = match &self.abroad {
-                    Some(abroad) => self.placed(abroad, &id, &parts, &request_body).await,
-                    None => Ok(None),
+                let placed = match (self.take_body(&id, &mut request_body).await, &self.abroad) {
+                    (Err(refused), _) => Err(refused),
+                    (Ok(()), Some(abroad)) => self.placed(abroad, &id, &parts, &request_body).await,
+                    (Ok(()), None) => Ok(None),
                 };
                 let here = match placed {
                     Ok(None) => Ok((parts, request_body)),
@@ -93,6 +96,37 @@ impl Shard {
         response.map(|answer_body| body::response(answer_body, pump))
     }
 
+    /// Reads a body that is not long before anything waits for it: a client that sends it slowly holds nobody up then.
+    async fn take_body(
+        &self,
+        id: &ActorId,
+        request_body: &mut front::RequestBody,
+    ) -> Result<(), Response<ResponseBody>> {
+        if request_body.is_end_stream() {
+            return Ok(());
+        }
+        // Whoever may not reach the actor need not send.
+        match self.refused_access(id) {
+            Some(refused) => Err(refused),
+            None => self.buffer(request_body).await,
+        }
+    }
+
+    async fn buffer(&self, request_body: &mut front::RequestBody) -> Result<(), Response<ResponseBody>> {
+        let most = self.node.limits.buffered_body_bytes_max;
+        request_body.buffer(most).await.map_err(|error| {
+            // For the metrics: the front says it itself, and closes.
+            let status = match error {
+                front::BodyError::Refused(violation) => violation.status,
+                front::BodyError::Gone => 400,
+            };
+            answer::sentence(
+                StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST),
+                &error.to_string(),
+            )
+        })
+    }
+
     pub(super) async fn actor(
         self: &Rc<Self>,
         id: &ActorId,
@@ -109,7 +143,7 @@ impl Shard {
         if owner == self.context.index {
             let (event, answer) = HttpEvent::new(for_guest(parts, &target, body::local(request_body)));
             self.dispatch(id, event.into());
-            return answer.await.unwrap_or_else(|why| answer::unanswered(&why));
+            return answer.await.unwrap_or_else(|why| answer::unanswered(&why, Guest::Actor));
         }
         let (guest_body, moving) = body::remote(request_body);
         *pump = moving;
@@ -117,7 +151,7 @@ impl Shard {
         if let Err(error) = self.deliver(id, event.into()).await {
             return answer::retry_later(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
         }
-        pumping(answer, pump).await.unwrap_or_else(|why| answer::unanswered(&why))
+        pumping(answer, pump).await.unwrap_or_else(|why| answer::unanswered(&why, Guest::Actor))
     }
 
     pub(super) fn refused_access(&self, id: &ActorId) -> Option<Response<ResponseBody>> {
@@ -140,12 +174,17 @@ impl Shard {
     async fn stateless(
         self: &Rc<Self>,
         parts: Parts,
-        request_body: front::RequestBody,
+        mut request_body: front::RequestBody,
     ) -> Response<ResponseBody> {
+        if self.node.stateless.is_some()
+            && let Err(refused) = self.buffer(&mut request_body).await
+        {
+            return refused;
+        }
         let mut instance = match self.world.start_stateless().await {
             None => return answer::sentence(StatusCode::NOT_FOUND, &self.nothing_here()),
             Some(Ok(instance)) => instance,
-            Some(Err(refusal)) => return answer::unanswered(&Unanswered::Refused(refusal)),
+            Some(Err(refusal)) => return answer::unanswered(&Unanswered::Refused(refusal), Guest::Stateless),
         };
         let target = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
         let (event, answer) = HttpEvent::new(for_guest(parts, &target, body::local(request_body)));
@@ -161,7 +200,7 @@ impl Shard {
         };
         let label = Label::new("the stateless component");
         glommio::spawn_local(self.context.pulse.hold(label, work)).detach();
-        answer.await.unwrap_or_else(|why| answer::unanswered(&why))
+        answer.await.unwrap_or_else(|why| answer::unanswered(&why, Guest::Stateless))
     }
 
     async fn metrics(self: &Rc<Self>) -> Response<ResponseBody> {

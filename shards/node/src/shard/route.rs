@@ -26,6 +26,11 @@ pub(crate) enum Route<'a> {
     BadActor(BadActor),
 }
 
+/// Health, readiness and metrics: what operators ask of a node that is full too. `path` is without its query.
+pub(crate) fn is_operators(path: &str) -> bool {
+    matches!(route(path), Route::Health | Route::Ready | Route::Metrics)
+}
+
 /// Why a path under `/actor` names no actor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadActor {
@@ -156,5 +161,15 @@ mod tests {
         assert_eq!(route("/_wasmkeeper"), Route::Stateless);
         assert_eq!(route("/actors/x"), Route::Stateless);
         assert_eq!(route("/"), Route::Stateless);
+        for (path, is_theirs) in [
+            ("/_wasmkeep/health", true),
+            ("/_wasmkeep/ready", true),
+            ("/_wasmkeep/metrics", true),
+            ("/_wasmkeep/other", false),
+            ("/actor/counter/health", false),
+            ("/", false),
+        ] {
+            assert_eq!(is_operators(path), is_theirs, "{path}");
+        }
     }
 }

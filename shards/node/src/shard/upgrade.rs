@@ -92,7 +92,7 @@ impl Shard {
         let protocol = match opened.await {
             Ok(Ok(protocol)) => protocol,
             Ok(Err(status)) => return plain(turned_away(status)),
-            Err(why) => return plain(answer::unanswered(&why)),
+            Err(why) => return plain(answer::unanswered(&why, answer::Guest::Actor)),
         };
         let protocol = protocol.and_then(|protocol| HeaderValue::from_str(&protocol).ok());
         let upgrade = front::ResponseBody::upgrade(move |upgraded| socket::serve(hold, upgraded));
@@ -115,6 +115,6 @@ fn turned_away(status: u16) -> Response<wasmkeep_host::ResponseBody> {
         Ok(status) if status.is_client_error() || status.is_server_error() => {
             answer::sentence(status, "the actor did not let the WebSocket in")
         }
-        _ => answer::unanswered(&Unanswered::Mistake(Mistake::Status(status))),
+        _ => answer::unanswered(&Unanswered::Mistake(Mistake::Status(status)), answer::Guest::Actor),
     }
 }

@@ -1,7 +1,7 @@
 //! How connections end: slow clients, clients that leave, too many of them, a node that stops.
 
 use crate::harness::{HUNG, Server, get, until};
-use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use std::{io::Write, sync::atomic::Ordering::SeqCst, time::Duration};
 
 fn reset(client: crate::harness::Client) {
     rustix::net::sockopt::set_socket_linger(&client.0, Some(Duration::ZERO)).unwrap();
@@ -40,6 +40,59 @@ fn a_body_that_stops_coming_gets_408() {
 }
 
 #[test]
+fn a_body_is_buffered_up_to_a_size_and_reads_as_it_came() {
+    let server = Server::new(1);
+    let sized = |length: usize| format!("Content-Length: {length}\r\n\r\n{}", "x".repeat(length));
+    let chunked = |lengths: &[usize]| {
+        let chunks: String =
+            lengths.iter().map(|len| format!("{len:x}\r\n{}\r\n", "x".repeat(*len))).collect();
+        format!("Transfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
+    };
+    for (framed, says) in [
+        (sized(0), "Some(0) []"),
+        (sized(100), "Some(100) [100]"),
+        // Not read before it is asked for.
+        (sized(101), "Some(101) [101]"),
+        (chunked(&[]), "Some(0) []"),
+        (chunked(&[40, 60]), "Some(100) [100]"),
+        (chunked(&[99]), "Some(99) [99]"),
+        (chunked(&[40, 80, 7]), "None [120, 7]"),
+    ] {
+        let mut client = server.connect();
+        client.send(format!("POST /buffered HTTP/1.1\r\nHost: h\r\n{framed}"));
+        assert_eq!(client.answer(), (200, says.into()), "{framed:?}");
+    }
+}
+
+#[test]
+fn a_body_that_is_not_whole_in_its_time_never_reaches_its_event() {
+    let server = Server::with(1, 10, |config| config.buffer_timeout = Duration::from_millis(300));
+    let mut drip = server.connect();
+    drip.send("POST /buffered HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n");
+    // A byte now and then does not make the time longer.
+    let began = std::time::Instant::now();
+    while began.elapsed() < Duration::from_secs(2) && drip.0.write_all(b"x").is_ok() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(began.elapsed() < Duration::from_secs(2), "the connection ended");
+    let answer = server.exchange("POST /buffered HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhello");
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert_eq!(server.seen.started.load(SeqCst), 0);
+    assert_eq!(*server.seen.body_errors.lock().unwrap(), ["the request's body came too slowly"; 2]);
+}
+
+#[test]
+fn a_client_may_be_silent_while_its_handler_does_not_wait_for_the_body() {
+    let server = Server::with(1, 10, |config| config.body_timeout = Duration::from_millis(200));
+    let mut client = server.connect();
+    client.send("POST /busy HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhello");
+    // Longer than a body's silence may be, shorter than the handler is busy and a silence more.
+    std::thread::sleep(Duration::from_millis(320));
+    client.send("world");
+    assert_eq!(client.answer(), (200, "helloworld".into()));
+}
+
+#[test]
 fn a_client_that_does_not_read_is_cut() {
     let server = Server::with(1, 10, |config| config.write_timeout = Duration::from_millis(100));
     let mut client = server.connect();
@@ -63,28 +116,82 @@ fn work_for_a_client_that_left_is_dropped() {
     let unread_much = post("/hang", 60_000);
     let reading = post("/read-and-hang", 100);
     let pipelined = get("/hang").repeat(1000);
-    for (index, request) in
-        [get("/hang"), unread, unread_some, unread_much, reading, pipelined].into_iter().enumerate()
-    {
-        for rude in [false, true] {
-            let count = 2 * index + usize::from(rude);
-            let mut client = server.connect();
-            client.send(&request);
-            until("the handler started", || server.seen.started.load(SeqCst) == count + 1);
-            assert_eq!(server.seen.dropped.load(SeqCst), count);
-            if rude {
-                reset(client)
-            } else {
-                drop(client)
-            }
-            until(&format!("the work of {count} is dropped"), || {
-                server.seen.dropped.load(SeqCst) == count + 1
-            });
+    let websocket = "GET /hang HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    // One whose request is whole and that closed without a reset may only have no more to say.
+    let unfinished = [unread, unread_some, unread_much, reading, websocket.to_owned()];
+    let finished = [get("/hang"), pipelined];
+    let cases = unfinished.iter().flat_map(|request| [(request, false), (request, true)]);
+    let cases = cases.chain(finished.iter().map(|request| (request, true)));
+    for (count, (request, rude)) in cases.enumerate() {
+        let mut client = server.connect();
+        client.send(request);
+        until("the handler started", || server.seen.started.load(SeqCst) == count + 1);
+        assert_eq!(server.seen.dropped.load(SeqCst), count);
+        if rude {
+            reset(client)
+        } else {
+            drop(client)
         }
+        until(&format!("the work of {count} is dropped"), || server.seen.dropped.load(SeqCst) == count + 1);
     }
     until("no connection is left", || server.admission.open() == 0);
     let hung = server.requests().iter().filter(|request| request.ends_with("hang")).count();
     assert_eq!(hung, 12, "no request pipelined behind the one that was dropped ran");
+}
+
+#[test]
+fn a_client_that_sends_no_more_gets_the_answer_to_what_it_sent() {
+    let server = Server::new(1);
+    let chunked = "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+    let large = "x".repeat(100_000);
+    let large = format!("POST /busy HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n{large}");
+    let streamed = get("/stream");
+    for (request, ends) in [
+        (get("/slow"), "slow".to_owned()),
+        (chunked.to_owned(), "ok".to_owned()),
+        // Its handler reads it only after the end has come, and more than is read ahead.
+        (large, "x".repeat(100_000)),
+        (format!("{}{}", get("/slow").repeat(3), get("/a")), "shard 0".to_owned()),
+        (streamed, "0\r\n\r\n".to_owned()),
+    ] {
+        let mut client = server.connect();
+        client.send(&request);
+        client.0.shutdown(std::net::Shutdown::Write).unwrap();
+        let answers = client.rest();
+        assert!(answers.ends_with(&ends), "{}: {answers}", &request[..40.min(request.len())]);
+        assert_eq!(
+            answers.matches("HTTP/1.1 200 ").count(),
+            request.matches(" HTTP/1.1\r\n").count(),
+            "{answers}"
+        );
+    }
+}
+
+#[test]
+fn a_client_that_said_its_last_and_then_left_is_seen_to_leave() {
+    let server = Server::new(1);
+    let mut client = server.connect();
+    client.send(get("/hang"));
+    client.0.shutdown(std::net::Shutdown::Write).unwrap();
+    until("the handler started", || server.seen.started.load(SeqCst) == 1);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(server.seen.dropped.load(SeqCst), 0);
+    // Its side is closed already: the reset is sent by hand.
+    rustix::net::sockopt::set_socket_linger(&client.0, Some(Duration::ZERO)).unwrap();
+    drop(client);
+    until("the work is dropped", || server.seen.dropped.load(SeqCst) == 1);
+    until("no connection is left", || server.admission.open() == 0);
+}
+
+#[test]
+fn a_body_cut_off_is_no_whole_body_to_a_handler_that_reads_it_late() {
+    let server = Server::new(1);
+    let mut client = server.connect();
+    client.send("POST /detached HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n");
+    until("the handler has it", || server.requests().len() == 1);
+    reset(client);
+    until("the body was read", || server.seen.started.load(SeqCst) == 1);
+    assert_eq!(*server.seen.body_errors.lock().unwrap(), ["the client left before its body was complete"]);
 }
 
 // case H6
@@ -150,6 +257,31 @@ fn a_connection_over_the_limit_gets_503_and_the_others_go_on() {
     until("its place is free", || server.admission.open() == 1);
     assert_eq!(server.connect().get("/a").0, 200);
     assert_eq!(server.stats[0].over_limit(), 1);
+}
+
+// R-FLAG-2
+#[test]
+fn operators_are_answered_once_each_when_clients_have_every_connection() {
+    let server = Server::with(2, 2, |config| config.operators = |path| path == "/health");
+    let (mut first, mut second) = (server.connect(), server.connect());
+    assert_eq!((first.get("/a").0, second.get("/a").0), (200, 200));
+    for _ in 0..100 {
+        let answer = server.exchange(format!("{}{}", get("/health?probe"), get("/health")));
+        assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 1, "{answer}");
+        assert!(answer.to_lowercase().contains("connection: close"), "{answer}");
+    }
+    let answer = server.exchange(get("/healthy"));
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
+    // Who asks for nothing is told so too, and soon.
+    let answer = server.exchange("GET /hea");
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(!server.requests().iter().any(|request| request.contains("healthy")));
+    assert_eq!(server.stats.iter().map(|stats| stats.over_limit()).sum::<u64>(), 2);
+    assert_eq!((first.get("/health").0, first.get("/a").0), (200, 200));
+    drop((first, second));
+    until("there is room again", || server.admission.open() == 0);
+    let mut kept = server.connect();
+    assert_eq!((kept.get("/health").0, kept.get("/health").0), (200, 200));
 }
 
 #[test]

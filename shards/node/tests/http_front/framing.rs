@@ -43,7 +43,8 @@ fn an_ambiguous_request_gets_400_and_nothing_after_it_runs() {
         "GET /echo HTTP/1.1\r\nHost: h\r\nA: \0\r\n\r\n".into(),
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(),
         "\u{16}\u{3}\u{1}".into(),
-        chunked("5;a=b\r\nhello\r\n0\r\n\r\n"),
+        chunked("5;a=b\nhello\r\n0\r\n\r\n"),
+        "\r\n\r\nGET /echo HTTP/1.1\r\nHost: h\r\n\r\n".into(),
         chunked("10000000000000000\r\n"),
         chunked("5\r\nhelloX0\r\n\r\n"),
         chunked("5\nhello\r\n0\r\n\r\n"),
@@ -110,6 +111,43 @@ fn a_request_in_single_bytes_is_the_same_request() {
         }
         assert_eq!(client.answer(), (200, "hello".into()));
     }
+}
+
+#[test]
+fn what_http_has_a_server_take_is_taken() {
+    let server = Server::new(1);
+    let mut client = server.connect();
+    for (request, says) in [
+        // RFC 9112 section 7.1.1: unknown chunk extensions.
+        (
+            "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\
+             2;a=b\r\nhe\r\n3 ; c=\"d;e\"\r\nllo\r\n0;end\r\n\r\n",
+            "hello",
+        ),
+        // Section 3.2.2: the host of an absolute target.
+        ("GET http://target:8080/host?x HTTP/1.1\r\nHost: header\r\n\r\n", "target:8080"),
+        ("GET http://target/host HTTP/1.1\r\nHost:\r\n\r\n", "target"),
+        ("GET /host HTTP/1.1\r\nHost: header\r\n\r\n", "header"),
+        // Section 2.2: an empty line before a request line.
+        ("\r\nGET /host HTTP/1.1\r\nHost: a\r\n\r\n", "a"),
+        ("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody\r\n", "body"),
+        // RFC 9110 section 2.5: a minor version to come.
+        ("GET /host HTTP/1.2\r\nHost: b\r\n\r\n", "b"),
+    ] {
+        client.send(request);
+        assert_eq!(client.answer(), (200, says.into()), "{request:?}");
+    }
+    let answer = server.exchange("GET http://target/host HTTP/1.0\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\ntarget"), "{answer}");
+}
+
+#[test]
+fn an_empty_line_behind_a_request_leaves_the_connection_idle() {
+    let server = Server::with(1, 100, |config| config.idle_timeout = std::time::Duration::from_millis(200));
+    let mut client = server.connect();
+    client.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody\r\n");
+    assert_eq!(client.answer(), (200, "body".into()));
+    assert_eq!(client.rest(), "", "it is closed without a word, as one that sent nothing");
 }
 
 #[test]

@@ -20,6 +20,9 @@ use wasmkeep_node::{
 /// Nothing here takes this long; a wait that does has hung, and the test fails.
 pub const HUNG: Duration = Duration::from_secs(30);
 
+/// Bytes of a body that are read before its event, in `/buffered`.
+pub const BUFFERED: usize = 100;
+
 /// What the handler saw.
 #[derive(Debug, Default)]
 pub struct Seen {
@@ -253,6 +256,23 @@ async fn handle(
     seen.requests.lock().unwrap().push(format!("{} {path}", parts.method));
     match path.as_str() {
         "/echo" => echo(body, &seen).await,
+        "/buffered" => buffered(body, &seen).await,
+        "/busy" => {
+            // hyper reads ahead of it meanwhile.
+            sleeper.sleep(Duration::from_millis(300)).await;
+            echo(body, &seen).await
+        }
+        // As an actor has it whose client's connection ends: its event goes on.
+        "/detached" => {
+            let waiting = glommio::spawn_local(async move {
+                sleeper.sleep(Duration::from_millis(300)).await;
+                let _ = echo(body, &seen).await;
+                seen.started.fetch_add(1, SeqCst);
+            });
+            waiting.detach();
+            std::future::pending().await
+        }
+        "/host" => text(parts.headers[header::HOST].to_str().unwrap()),
         "/slow" => {
             sleeper.sleep(Duration::from_millis(100)).await;
             text("slow")
@@ -281,6 +301,21 @@ fn text(body: &str) -> Response<ResponseBody> {
 
 fn declared(length: u64, body: ResponseBody) -> Response<ResponseBody> {
     Response::builder().header(header::CONTENT_LENGTH, length).body(body).unwrap()
+}
+
+/// Buffers up to [`BUFFERED`] bytes, as an event's body is, and only then counts as started.
+async fn buffered(mut body: RequestBody, seen: &Seen) -> Response<ResponseBody> {
+    if let Err(error) = body.buffer(BUFFERED).await {
+        seen.body_errors.lock().unwrap().push(error.to_string());
+        return text("never");
+    }
+    seen.started.fetch_add(1, SeqCst);
+    let length = http_body::Body::size_hint(&body).exact();
+    let mut pieces = Vec::new();
+    while let Some(Ok(piece)) = body.chunk().await {
+        pieces.push(piece.len());
+    }
+    text(&format!("{length:?} {pieces:?}"))
 }
 
 async fn echo(mut body: RequestBody, seen: &Seen) -> Response<ResponseBody> {

@@ -5,11 +5,15 @@ use super::{TOKEN, Violation, all, bad};
 /// Bytes of all trailers of one body together. Over it: 431.
 const TRAILER_BYTES_MAX: usize = 8 << 10;
 
+/// Bytes of all chunk extensions of one body together, which are read past (RFC 9112 section 7.1.1). Over it: 431.
+/// Below what the parser behind the guard takes (16 KiB).
+const EXTENSION_BYTES_MAX: usize = 4 << 10;
+
 /// Hexadecimal digits of a chunk size; more cannot be a size this server takes, leading zeros or not.
 const SIZE_DIGITS_MAX: u8 = 16;
 
 /// Trailers that would change how a message is framed, routed or trusted (RFC 9110 section 6.5.1).
-const TRAILERS_FORBIDDEN: [&str; 22] = [
+const TRAILERS_FORBIDDEN: [&str; 23] = [
     "authorization",
     "cache-control",
     "connection",
@@ -21,6 +25,7 @@ const TRAILERS_FORBIDDEN: [&str; 22] = [
     "expect",
     "forwarded",
     "host",
+    "http2-settings",
     "keep-alive",
     "max-forwards",
     "pragma",
@@ -55,11 +60,18 @@ pub struct Chunks {
     /// The trailer line under way and the bytes of all of them; allocated only where there are trailers.
     trailer: Vec<u8>,
     trailer_bytes: usize,
+    extension_bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChunkState {
-    Size { value: u64, digits: u8 },
+    Size {
+        value: u64,
+        digits: u8,
+    },
+    /// Blanks behind the size, before the `;` of an extension.
+    ExtensionStart(u64),
+    Extension(u64),
     SizeNewline(u64),
     Data(u64),
     DataReturn,
@@ -77,7 +89,13 @@ impl BodyFraming {
     /// A chunked body of at most `room` bytes.
     pub const fn chunked(room: u64) -> BodyFraming {
         let state = ChunkState::Size { value: 0, digits: 0 };
-        BodyFraming::Chunked(Chunks { state, room, trailer: Vec::new(), trailer_bytes: 0 })
+        BodyFraming::Chunked(Chunks {
+            state,
+            room,
+            trailer: Vec::new(),
+            trailer_bytes: 0,
+            extension_bytes: 0,
+        })
     }
 
     /// Whether the body is complete.
@@ -85,6 +103,18 @@ impl BodyFraming {
         match self {
             BodyFraming::Sized(left) => *left == 0,
             BodyFraming::Chunked(chunks) => chunks.state == ChunkState::End,
+        }
+    }
+
+    /// Whether `bytes`, which come next, hold the rest of the body. Where they break a rule that is for whoever takes
+    /// them to find.
+    pub fn would_complete(&self, bytes: &[u8]) -> bool {
+        match self {
+            BodyFraming::Sized(left) => bytes.len() as u64 >= *left,
+            BodyFraming::Chunked(_) => {
+                let mut ahead = self.clone();
+                ahead.consume(bytes).is_err() || ahead.is_complete()
+            }
         }
     }
 
@@ -125,12 +155,16 @@ impl Chunks {
     fn step(&mut self, byte: u8) -> Result<(), Violation> {
         self.state = match (self.state, byte) {
             (ChunkState::Size { value, digits: 1.. }, b'\r') => ChunkState::SizeNewline(value),
+            (ChunkState::Size { value, digits: 1.. }, b' ' | b'\t') => ChunkState::ExtensionStart(value),
+            (ChunkState::Size { value, digits: 1.. }, b';') => ChunkState::Extension(value),
+            (ChunkState::ExtensionStart(_) | ChunkState::Extension(_), _) => {
+                return self.step_extension(byte);
+            }
             (ChunkState::Size { value, digits }, _) => {
                 let digit = match byte {
                     b'0'..=b'9' => byte - b'0',
                     b'a'..=b'f' => byte - b'a' + 10,
                     b'A'..=b'F' => byte - b'A' + 10,
-                    b';' => return Err(bad("chunk extensions are not taken here")),
                     _ => return Err(bad("a chunk's size is malformed")),
                 };
                 if digits == SIZE_DIGITS_MAX {
@@ -148,6 +182,22 @@ impl Chunks {
             (ChunkState::DataNewline, b'\n') => ChunkState::Size { value: 0, digits: 0 },
             (ChunkState::Trailer, _) => return self.step_trailer(byte),
             _ => return Err(bad("a chunk does not end in CRLF")),
+        };
+        Ok(())
+    }
+
+    /// An extension is not looked at: only that its line ends where every parser sees it end.
+    fn step_extension(&mut self, byte: u8) -> Result<(), Violation> {
+        self.extension_bytes += 1;
+        if self.extension_bytes > EXTENSION_BYTES_MAX {
+            return Err(Violation::new(431, "the extensions of the request's chunks are too large"));
+        }
+        self.state = match (self.state, byte) {
+            (ChunkState::ExtensionStart(size), b' ' | b'\t') => ChunkState::ExtensionStart(size),
+            (ChunkState::ExtensionStart(size), b';') => ChunkState::Extension(size),
+            (ChunkState::Extension(size), b'\r') => ChunkState::SizeNewline(size),
+            (ChunkState::Extension(size), b'\t' | 0x20..=0x7e | 0x80..) => ChunkState::Extension(size),
+            _ => return Err(bad("a chunk's extension is malformed")),
         };
         Ok(())
     }

@@ -13,6 +13,9 @@ pub struct Head {
     pub len: usize,
     /// Where in those bytes the target's path is: from its first `/` to before `?`. `*` for `OPTIONS *`.
     pub path: Range<usize>,
+    /// Where the digit is of a minor version above 1, which is taken as 1 (RFC 9110 section 2.5): the parser behind the
+    /// guard knows only the two, so whoever passes the head on puts `1` there.
+    pub newer_minor_at: Option<usize>,
     /// How the body that follows is framed.
     pub framing: BodyFraming,
     /// Whether the client waits for `100 Continue` before it sends the body.
@@ -30,16 +33,33 @@ pub struct HeadScan {
     line: usize,
     /// The first bytes were judged.
     begun: bool,
+    /// The one empty line that may come before a request line has come.
+    has_skipped: bool,
 }
 
 impl HeadScan {
+    /// How many bytes at the start of `buffer` are an empty line before the request line, which means nothing: some
+    /// clients send one after a body (RFC 9112 section 2.2). Whoever reads drops them and goes on with what follows.
+    /// Once before each request; another empty line is no request line.
+    pub fn skip_empty_line(&mut self, buffer: &[u8]) -> usize {
+        if self.has_skipped || !buffer.starts_with(b"\r\n") {
+            return 0;
+        }
+        self.has_skipped = true;
+        2
+    }
+
     /// The length of the head at the start of `buffer` once it is whole; `None` while it is not. `buffer` must
-    /// begin with the bytes of the last call.
+    /// begin with the bytes of the last call, without what [`HeadScan::skip_empty_line`] found.
     ///
     /// # Errors
     /// What cannot become a head whatever follows: garbage instead of a method, a line that does not end in
     /// CRLF, too many bytes.
     pub fn advance(&mut self, buffer: &[u8], limits: &Limits) -> Result<Option<usize>, Violation> {
+        if buffer == b"\r" && !self.has_skipped {
+            // Half of an empty line.
+            return Ok(None);
+        }
         if !self.begun {
             // A TLS hello or other garbage may never send a newline: it is refused by its first bytes.
             let method = buffer.iter().take(METHOD_BYTES_MAX + 1).take_while(|byte| **byte != b' ');
@@ -110,9 +130,8 @@ impl Iterator for Lines<'_> {
 #[derive(Debug)]
 struct Request {
     path: Range<usize>,
-    /// Authority of a target in absolute form.
-    authority: Option<Range<usize>>,
     minor: u8,
+    newer_minor_at: Option<usize>,
 }
 
 impl Request {
@@ -127,8 +146,9 @@ impl Request {
         }
         let minor = parse_version(method, &bytes[last + 1..])?;
         let target = line.start + first + 1..line.start + last;
-        let (authority, path) = parse_target(head, target, method)?;
-        Ok(Request { path, authority, minor })
+        let path = parse_target(head, target, method)?;
+        // The version ends the line.
+        Ok(Request { path, minor: minor.min(1), newer_minor_at: (minor > 1).then(|| line.end - 1) })
     }
 }
 
@@ -136,19 +156,20 @@ fn parse_version(method: &[u8], version: &[u8]) -> Result<u8, Violation> {
     match version {
         b"HTTP/1.1" => Ok(1),
         b"HTTP/1.0" => Ok(0),
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor] if minor.is_ascii_digit() => Ok(minor - b'0'),
         b"HTTP/2.0" if method == b"PRI" => Err(bad("HTTP/2 is not spoken on this port")),
         [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
             if major.is_ascii_digit() && minor.is_ascii_digit() =>
         {
-            Err(Violation::new(505, "only HTTP/1.0 and HTTP/1.1 are spoken here"))
+            Err(Violation::new(505, "only HTTP/1 is spoken here"))
         }
         _ => Err(bad("the request line does not end in an HTTP version")),
     }
 }
 
-type Target = (Option<Range<usize>>, Range<usize>);
-
-fn parse_target(head: &[u8], target: Range<usize>, method: &[u8]) -> Result<Target, Violation> {
+/// Where the path is. The host of a target in absolute form counts, whatever the Host says (RFC 9112 section 3.2.2);
+/// whoever hands the request on sees to that.
+fn parse_target(head: &[u8], target: Range<usize>, method: &[u8]) -> Result<Range<usize>, Violation> {
     let bytes = &head[target.clone()];
     if bytes.is_empty() || !all(bytes, &TARGET) {
         return Err(bad("the request target has a character that must be percent-encoded"));
@@ -157,10 +178,10 @@ fn parse_target(head: &[u8], target: Range<usize>, method: &[u8]) -> Result<Targ
         return Err(bad("CONNECT is not served here"));
     }
     if bytes == b"*" && method == b"OPTIONS" {
-        return Ok((None, target));
+        return Ok(target);
     }
-    let (authority, path_start) = if bytes[0] == b'/' {
-        (None, 0)
+    let path_start = if bytes[0] == b'/' {
+        0
     } else {
         let scheme_end = memchr::memmem::find(bytes, b"://")
             .filter(|end| {
@@ -173,10 +194,10 @@ fn parse_target(head: &[u8], target: Range<usize>, method: &[u8]) -> Result<Targ
         if start == end || !all(&bytes[start..end], &HOST) {
             return Err(bad("the request target's host is malformed"));
         }
-        (Some(target.start + start..target.start + end), end)
+        end
     };
     let path_end = memchr::memchr(b'?', &bytes[path_start..]).map_or(bytes.len(), |len| path_start + len);
-    Ok((authority, target.start + path_start..target.start + path_end))
+    Ok(target.start + path_start..target.start + path_end)
 }
 
 /// Name and value of a header line.
@@ -256,11 +277,6 @@ impl<'a> Fields<'a> {
         if request.minor == 1 && self.host.is_none() {
             return Err(bad("the request has no Host"));
         }
-        if let (Some(authority), Some(host)) = (&request.authority, self.host)
-            && !head[authority.clone()].eq_ignore_ascii_case(host)
-        {
-            return Err(bad("the request target and the Host name different hosts"));
-        }
         let framing = match (self.chunked, self.content_length) {
             (true, Some(_)) => {
                 return Err(bad("the request has both Content-Length and Transfer-Encoding"));
@@ -282,6 +298,7 @@ impl<'a> Fields<'a> {
         Ok(Head {
             len: head.len(),
             path: request.path,
+            newer_minor_at: request.newer_minor_at,
             framing,
             expects_continue: expect.is_some(),
             wants_websocket: self.wants_websocket,

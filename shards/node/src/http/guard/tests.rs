@@ -37,6 +37,7 @@ fn read(pieces: &[&[u8]]) -> Vec<Event> {
                 events.push(Event::BodyEnd { bytes_on_wire: *on_wire });
                 body = None;
             }
+            buffer.drain(..scan.skip_empty_line(&buffer));
             let judged = scan.advance(&buffer, &LIMITS);
             let head =
                 match judged.and_then(|len| len.map(|len| parse_head(&buffer[..len], &LIMITS)).transpose()) {
@@ -140,7 +141,10 @@ fn malformed_heads_are_refused() {
         "GET / HTTP/1,1\r\nHost: h\r\n\r\n",
         "G@T / HTTP/1.1\r\nHost: h\r\n\r\n",
         " GET / HTTP/1.1\r\nHost: h\r\n\r\n",
-        "\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n",
+        "\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n",
+        "\nGET / HTTP/1.1\r\nHost: h\r\n\r\n",
+        "\rGET / HTTP/1.1\r\nHost: h\r\n\r\n",
+        " \r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET /é HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET /a\"b HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -152,7 +156,8 @@ fn malformed_heads_are_refused() {
         "GET ftp://h/ HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET http:///a HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET http://u@h/a HTTP/1.1\r\nHost: h\r\n\r\n",
-        "GET http://other/a HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET http://other/a HTTP/1.1\r\n\r\n",
+        "GET http://other/a HTTP/1.1\r\nHost: a b\r\n\r\n",
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         "\u{16}\u{3}\u{1}\u{2}",
         "{\"json\": 1}",
@@ -167,7 +172,12 @@ fn malformed_heads_are_refused() {
 fn malformed_chunks_are_refused_and_nothing_after_them_is_a_request() {
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n";
     for body in [
-        "5;ext=1\r\nhello\r\n0\r\n\r\n",
+        "5;ext\nhello\r\n0\r\n\r\n",
+        "5;ext\rX\nhello\r\n0\r\n\r\n",
+        "5;e\u{0}xt\r\nhello\r\n0\r\n\r\n",
+        "5;e\u{7f}xt\r\nhello\r\n0\r\n\r\n",
+        "5 ext\r\nhello\r\n0\r\n\r\n",
+        ";ext\r\nhello\r\n0\r\n\r\n",
         "5 \r\nhello\r\n0\r\n\r\n",
         " 5\r\nhello\r\n0\r\n\r\n",
         "0x5\r\nhello\r\n0\r\n\r\n",
@@ -218,7 +228,7 @@ fn each_limit_has_its_status() {
     assert_eq!(status_of(&format!("{full}1\r\n")), Some(413));
     let trailers = format!("{chunked}0\r\n{}", "A: b\r\n".repeat(2000));
     assert_eq!(status_of(&trailers), Some(431));
-    for version in ["HTTP/0.9", "HTTP/1.2", "HTTP/2.0", "HTTP/3.0"] {
+    for version in ["HTTP/0.9", "HTTP/2.0", "HTTP/3.0"] {
         assert_eq!(status_of(&format!("GET / {version}\r\nHost: h\r\n\r\n")), Some(505), "{version}");
     }
 }
@@ -234,6 +244,88 @@ fn only_100_continue_may_be_expected_and_only_in_http_1_1() {
     assert_eq!(status_of(&head("Expect: teapot\r\n", "1.0")), None);
     let wire = head("Expect: 100-continue\r\nContent-Length: 1\r\n", "1.1");
     assert!(parse_head(wire.as_bytes(), &LIMITS).unwrap().expects_continue);
+}
+
+// RFC 9112 section 7.1.1
+#[test]
+fn chunk_extensions_are_read_past_within_a_bound() {
+    let chunked = with_headers("Transfer-Encoding: chunked\r\n");
+    let next = "GET /next HTTP/1.1\r\nHost: h\r\n\r\n";
+    for body in [
+        "5;ext=1\r\nhello\r\n0\r\n\r\n",
+        "5;\r\nhello\r\n0\r\n\r\n",
+        "5 ; ext = \"a;b 0\" ;c\r\nhello\r\n0;last\t\r\n\r\n",
+        "5\t;ext=caf\u{e9}\r\nhello\r\n0;x\r\nA: b\r\n\r\n",
+    ] {
+        let events = read(&[format!("{chunked}{body}{next}").as_bytes()]);
+        let end = |bytes_on_wire| Event::BodyEnd { bytes_on_wire };
+        let request = |path: &str| Event::Request(path.into());
+        assert_eq!(events, [request("/a"), end(body.len()), request("/next"), end(0)], "{body:?}");
+    }
+    // All of a body's extensions together.
+    let chunks = |count: usize| {
+        format!("{chunked}{}0\r\n\r\n", format!("1;{}\r\nx\r\n", "e".repeat(99)).repeat(count))
+    };
+    assert_eq!(status_of(&chunks(40)), None);
+    assert_eq!(status_of(&chunks(41)), Some(431));
+    assert_eq!(
+        status_of(&format!("{chunked}5;{}", "e".repeat(5000))),
+        Some(431),
+        "without waiting for its end"
+    );
+}
+
+// RFC 9112 section 2.2
+#[test]
+fn one_empty_line_before_a_request_line_is_skipped() {
+    let get = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+    let one = [Event::Request("/a".into()), Event::BodyEnd { bytes_on_wire: 0 }];
+    let wire = format!("\r\n{get}\r\n{get}{get}\r\n");
+    assert_eq!(read(&[wire.as_bytes()]), [&one[..], &one, &one].concat());
+    let single: Vec<&[u8]> = wire.as_bytes().chunks(1).collect();
+    assert_eq!(read(&single), [&one[..], &one, &one].concat());
+    assert_eq!(read(&[b"\r", b"\n", get.as_bytes()]), one);
+    let twice = format!("{get}\r\n\r\n{get}");
+    assert_eq!(read(&[twice.as_bytes()]), [&one[..], &[Event::Refused(400)]].concat());
+}
+
+// RFC 9110 section 2.5
+#[test]
+fn a_newer_minor_version_is_taken_as_http_1_1() {
+    for (version, minor) in [("1.2", Some('2')), ("1.9", Some('9')), ("1.1", None), ("1.0", None)] {
+        let wire = format!("GET /a HTTP/{version}\r\nHost: h\r\n\r\n");
+        let head = parse_head(wire.as_bytes(), &LIMITS).unwrap();
+        assert_eq!(head.newer_minor_at.map(|at| char::from(wire.as_bytes()[at])), minor, "{version}");
+    }
+    assert_eq!(status_of("GET / HTTP/1.2\r\n\r\n"), Some(400), "it must name its Host as HTTP/1.1");
+    let chunked = "POST / HTTP/1.3\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    assert_eq!(status_of(chunked), None);
+}
+
+// RFC 9112 section 3.2.2
+#[test]
+fn the_host_of_an_absolute_target_need_not_be_that_of_the_host_header() {
+    for host in ["other", "h", "", "h:8080"] {
+        let wire = format!("GET http://h/a?b HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(read(&[wire.as_bytes()])[0], Event::Request("/a".into()), "{host:?}");
+    }
+}
+
+#[test]
+fn whether_bytes_complete_a_body_is_known_without_taking_them() {
+    let chunked = || BodyFraming::chunked(100);
+    for (framing, bytes, whole) in [
+        (BodyFraming::sized(3), "ab", false),
+        (BodyFraming::sized(3), "abc", true),
+        (BodyFraming::sized(3), "abcGET", true),
+        (chunked(), "3\r\nabc\r\n0\r\n", false),
+        (chunked(), "3\r\nabc\r\n0\r\n\r\n", true),
+        (chunked(), "zz", true),
+    ] {
+        let before = framing.clone();
+        assert_eq!(framing.would_complete(bytes.as_bytes()), whole, "{bytes:?}");
+        assert_eq!(framing, before);
+    }
 }
 
 #[test]
@@ -276,6 +368,7 @@ fn connections() -> impl Strategy<Value = Vec<u8>> {
         Just("GET /g HTTP/1.1\r\n\r\n"),
         Just("PRI * HTTP/2.0\r\n\r\n"),
         Just("\r\n"),
+        Just("GET http://other/h HTTP/1.2\r\nHost: h\r\n\r\n"),
     ];
     let bytes = proptest::collection::vec(request, 1..5).prop_map(|requests| requests.concat().into_bytes());
     (bytes, proptest::option::of((any::<usize>(), any::<u8>()))).prop_map(|(mut bytes, flip)| {
@@ -307,10 +400,14 @@ proptest! {
     }
 
     #[test]
-    fn what_passes_is_read_the_same_by_the_parser_behind_the_guard(bytes in connections()) {
+    fn what_passes_is_read_the_same_by_the_parser_behind_the_guard(mut bytes in connections()) {
         let mut scan = HeadScan::default();
+        let mut bytes = bytes.split_off(scan.skip_empty_line(&bytes));
         let Ok(Some(len)) = scan.advance(&bytes, &LIMITS) else { return Ok(()) };
         let Ok(head) = parse_head(&bytes[..len], &LIMITS) else { return Ok(()) };
+        if let Some(at) = head.newer_minor_at {
+            bytes[at] = b'1';
+        }
         let mut headers = [httparse::EMPTY_HEADER; 16];
         let mut request = httparse::Request::new(&mut headers);
         prop_assert_eq!(request.parse(&bytes), Ok(httparse::Status::Complete(len)));
