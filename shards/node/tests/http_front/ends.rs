@@ -321,7 +321,7 @@ fn whoever_may_have_a_request_on_its_way_when_all_is_over_is_told_that_nothing_b
     for client in [&mut fresh, &mut node] {
         let answer = client.rest();
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-        for said in ["x-wasmkeep-elsewhere: 1\r\n", "retry-after: 1\r\n", "connection: close\r\n"] {
+        for said in ["x-wasmkeep-elsewhere: stopping\r\n", "retry-after: 1\r\n", "connection: close\r\n"] {
             assert!(answer.contains(said), "{answer}");
         }
     }
