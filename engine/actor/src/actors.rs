@@ -282,7 +282,15 @@ impl<W: World> Actors<W> {
         match action {
             Action::Open => Input::Opened(self.open(actor, body).await),
             Action::Start => Input::Started(self.start(actor, body).await),
-            Action::Init => Input::Initialised(self.init(actor, body).await),
+            Action::Init => {
+                let result = self.init(actor, body).await;
+                if let Some(database) = &body.database
+                    && self.is_damaged(&actor.id, database)
+                {
+                    actor.feed(Input::Lost(Refusal::Storage("its file was found damaged".into())));
+                }
+                Input::Initialised(result)
+            }
             Action::Run(event) => {
                 body.erased = false;
                 let (end, fate) = if event.is_alarm() {

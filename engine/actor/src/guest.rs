@@ -39,7 +39,7 @@ pub enum Refusal {
 impl From<&OpenError> for Refusal {
     fn from(error: &OpenError) -> Self {
         match error {
-            OpenError::Damaged { .. } => Self::Damaged(error.to_string()),
+            damage if damage.is_damage() => Self::Damaged(error.to_string()),
             _ => Self::Storage(error.to_string()),
         }
     }

@@ -271,8 +271,10 @@ impl Database {
                 Some(capture) => (capture.place, capture.reads),
                 None => return Ok(()),
             };
-            let mut scan = Scan::new(self.here()?, known.0).map_err(unreadable)?;
-            while scan.step(FRAMES_PER_TURN).map_err(unreadable)? {
+            let connection = self.here()?;
+            let unread = |code| unreadable_by(connection, code);
+            let mut scan = Scan::new(connection, known.0).map_err(unread)?;
+            while scan.step(FRAMES_PER_TURN).map_err(unread)? {
                 give_way().await;
                 self.here()?;
                 // Another read ended meanwhile, and a checkpoint may have followed it: what this one has is old.
@@ -324,7 +326,7 @@ impl Database {
             Ok(encode(connection, place, header, sums.1))
         });
         made.await?.map_err(|not_made| match not_made {
-            NotMade::Unread(code) => unreadable(code),
+            NotMade::Unread(code) => unreadable_by(&self.connection, code),
             NotMade::Wrong(error) => {
                 if matches!(error, EncodeError::PostApply { .. })
                     && let Some(capture) = &mut *self.capture.borrow_mut()
@@ -371,6 +373,12 @@ async fn give_way() {
         Poll::Pending
     })
     .await;
+}
+
+#[cold]
+fn unreadable_by(connection: &Connection, code: c_int) -> Error {
+    connection.note_damage(code);
+    unreadable(code)
 }
 
 #[cold]

@@ -74,7 +74,8 @@ pub(crate) enum Fate {
 
 /// Before a close: shortens a long WAL so that the next open need not read it and an idle actor does not hold its space.
 pub(crate) fn before_close(connection: &Connection, durability: &Durability) -> Fate {
-    if durability.is_poisoned() {
+    // A file that was found damaged stays as it is.
+    if durability.is_poisoned() || connection.is_damaged.get() {
         return Fate::Unknown;
     }
     if !connection.is_open() || connection.is_busy.get() || connection.in_transaction() {

@@ -18,7 +18,7 @@ use wasmkeep_protocol::limits::PAGE_BYTES;
 use crate::{
     cursor::{self, Cursors},
     disk,
-    error::{Error, OpenError, SqliteError, is_damage},
+    error::{Error, OpenError, SqliteError, is_damage, is_unreadable},
     hooks::Hooks,
     limits::{MEMORY_BYTES_MAX, RESERVE_PAGES, STATEMENTS_CACHED_MAX},
     memory::{self, Account},
@@ -58,6 +58,8 @@ pub(crate) struct Connection {
     quota_pages: u32,
     /// The quota was met since the last event ended: deletes may use the reserve.
     pub(crate) was_full: Cell<bool>,
+    /// A call found that the file is damaged or cannot be read. For good: whoever has it opens it anew.
+    pub(crate) is_damaged: Cell<bool>,
     /// The table of the platform's own rows is known to be there.
     pub(crate) has_rows: Cell<bool>,
     path: Box<Path>,
@@ -106,6 +108,7 @@ impl Connection {
             sql_time: Cell::default(),
             quota_pages: settings::quota_pages(quota_bytes),
             was_full: Cell::new(false),
+            is_damaged: Cell::new(false),
             has_rows: Cell::new(false),
             path: path.into(),
         };
@@ -354,6 +357,7 @@ impl Connection {
     #[cold]
     pub(crate) fn error(&self, code: c_int) -> Error {
         let refusal = self.hooks.refusal.take();
+        self.note_damage(code);
         match (code & 0xff, refusal) {
             (ffi::SQLITE_AUTH | ffi::SQLITE_ERROR | ffi::SQLITE_INTERRUPT, Some(sentence)) => {
                 return Error::Refused(sentence);
@@ -378,6 +382,13 @@ impl Connection {
         // SAFETY: plain call on an open connection.
         let offset = unsafe { ffi::sqlite3_error_offset(self.raw()) };
         Error::Sqlite(SqliteError { extended_code: code, message, sql_offset: u32::try_from(offset).ok() })
+    }
+
+    /// Remembers that `code` says the file is damaged or cannot be read, if it does.
+    pub(crate) fn note_damage(&self, code: c_int) {
+        if is_damage(code) || is_unreadable(code) {
+            self.is_damaged.set(true);
+        }
     }
 
     #[cold]

@@ -68,7 +68,7 @@ pub struct EventEnd {
 /// thread, so it can be opened elsewhere. Dropping it closes it without a sync: nothing that was durable is
 /// lost, the next open reads the WAL.
 pub struct Database {
-    connection: Arc<Connection>,
+    pub(crate) connection: Arc<Connection>,
     durability: Arc<Durability>,
     /// Set while the connection is away; resolves when it is home again, for everyone who waits.
     away: RefCell<Option<Shared<oneshot::Receiver<()>>>>,
@@ -256,6 +256,12 @@ impl Database {
         self.durability.is_poisoned()
     }
 
+    /// Whether a statement found the file damaged, or could not read it. The owner must give this database up: what is
+    /// at its path is not trusted, and looked at as a whole before it is used again where there is a copy elsewhere.
+    pub fn is_damaged(&self) -> bool {
+        self.connection.is_damaged.get()
+    }
+
     /// Ends the statement that is running, if any, with [`Error::Interrupted`] at its next progress check.
     pub fn interrupt(&self) {
         if self.connection.is_busy.get() {
@@ -421,7 +427,7 @@ impl Database {
         // What the last commits changed has to be known before the log is emptied.
         let all_read = self.read_commits().await.is_ok();
         let Self { connection, durability, capture, .. } = self;
-        let capture = capture.into_inner().filter(|_| all_read);
+        let capture = capture.into_inner().filter(|_| all_read && !connection.is_damaged.get());
         let work = move || {
             let log = checkpoint::before_close(&connection, &durability);
             connection.close();

@@ -42,7 +42,7 @@ impl Error {
     /// Whether the database file itself is found damaged: the actor cannot go on with this file.
     /// A damaged full-text or other virtual table does not count, a guest can bring that about.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Sqlite(error) if is_damage(error.extended_code))
+        matches!(self, Self::Sqlite(error) if is_damage(error.extended_code) || is_unreadable(error.extended_code))
     }
 }
 
@@ -50,6 +50,18 @@ impl Error {
 pub(crate) fn is_damage(extended_code: i32) -> bool {
     use rusqlite::ffi::{SQLITE_CORRUPT, SQLITE_CORRUPT_VTAB, SQLITE_NOTADB};
     extended_code != SQLITE_CORRUPT_VTAB && matches!(extended_code & 0xff, SQLITE_CORRUPT | SQLITE_NOTADB)
+}
+
+/// Whether a result code says that the file cannot be read, or no longer as it was written.
+pub(crate) fn is_unreadable(extended_code: i32) -> bool {
+    use rusqlite::ffi::{SQLITE_IOERR_CORRUPTFS, SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ};
+    matches!(extended_code, SQLITE_IOERR_READ | SQLITE_IOERR_SHORT_READ | SQLITE_IOERR_CORRUPTFS)
+}
+
+/// Whether the system says that what the disk holds is at fault, and not how or when it was asked.
+pub(crate) fn is_disk_damage(error: &io::Error) -> bool {
+    let damage = [libc::EIO, libc::EUCLEAN, libc::EBADMSG, libc::ENODATA];
+    error.raw_os_error().is_some_and(|code| damage.contains(&code))
 }
 
 /// Why an actor's database could not be opened. The files are left as they were.
@@ -101,6 +113,18 @@ pub enum OpenError {
     /// The thread pool dropped the work.
     #[error("opening the database was given up by the thread pool")]
     GivenUp,
+}
+
+impl OpenError {
+    /// Whether the file itself is at fault: a sound copy in its place could be opened.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged { .. } => true,
+            Self::Io { source, .. } => is_disk_damage(source),
+            Self::Sqlite { extended_code, .. } => is_unreadable(*extended_code),
+            _ => false,
+        }
+    }
 }
 
 /// The linked SQLite is older than the first one without the WAL-reset corruption.

@@ -22,7 +22,10 @@ use std::{
 use rusqlite::ffi;
 use wasmkeep_protocol::limits::PAGE_BYTES;
 
-use crate::wal::{FRAME_BYTES, FRAME_HEADER_BYTES, HEADER_BYTES};
+use crate::{
+    error::is_disk_damage,
+    wal::{FRAME_BYTES, FRAME_HEADER_BYTES, HEADER_BYTES},
+};
 
 /// The name SQLite knows these methods by; a connection is opened with it.
 pub(crate) const VFS: &CStr = c"wasmkeep";
@@ -265,6 +268,7 @@ unsafe extern "C" fn open(
                 }
                 ffi::SQLITE_OK
             }
+            Err(error) if is_disk_damage(&error) => ffi::SQLITE_IOERR_READ,
             Err(_) => ffi::SQLITE_CANTOPEN,
         }
     }

@@ -219,7 +219,7 @@ async fn local(
     let database = match Database::open_on(offload, path, config).await {
         Ok(database) => database,
         // The bucket has the durable copy: a local file that cannot be read is replaced like an old one.
-        Err(OpenError::Damaged { .. }) if has_history => return Ok(None),
+        Err(error) if has_history && error.is_damage() => return Ok(None),
         Err(error) => return Err(SessionError::Open(error)),
     };
     match database.begin_capture(offload).await {

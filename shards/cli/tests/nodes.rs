@@ -4,7 +4,7 @@
 mod support;
 
 use std::{
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{FileExt, PermissionsExt},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -205,6 +205,38 @@ fn a_damaged_history_is_an_error_and_leaves_the_local_file_alone() {
     assert_eq!(answer.status, 500, "{}", answer.text);
     assert_eq!(std::fs::read(&local).unwrap(), before);
     node.post("/actor/counter/other", "").expect(200);
+}
+
+// R-RST-1: a local file that is found damaged, or cannot be read, is replaced by what the bucket has.
+#[test]
+fn damage_to_a_local_file_leads_to_the_copy_in_the_bucket() {
+    let bucket = Bucket::new();
+    let folder = tempfile::tempdir().unwrap();
+    let node = bucket.node_on("a", folder.path(), &[]);
+    let local = folder.path().join("actors/default/sql/rot.db");
+    let fill = "CREATE TABLE t (x); INSERT INTO t WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r \
+                WHERE n < 8000) SELECT zeroblob(1000) FROM r";
+    node.steps("rot", json!([{"as": "script", "sql": fill}]));
+    eventually("it is checkpointed", || std::fs::metadata(&local).unwrap().len() > 8_000_000);
+    let sum = json!([{"sql": "SELECT sum(length(x)) FROM t"}]);
+    assert_eq!(node.steps("rot", sum.clone())[0]["ok"]["rows"][0], json!([8_000_000]));
+
+    let file = std::fs::OpenOptions::new().write(true).open(&local).unwrap();
+    file.write_all_at(&vec![0x5a; 16 * 4096], 1000 * 4096).unwrap();
+    let found = node.steps("rot", sum.clone()).to_string();
+    assert!(found.contains("damaged"), "{found}");
+    eventually("the log names the file", || {
+        node.log().lines().any(|line| line.contains("rot.db") && line.contains("found damaged"))
+    });
+    assert_eq!(node.steps("rot", sum.clone())[0]["ok"]["rows"][0], json!([8_000_000]));
+    assert!(local.with_extension("db.replaced").exists());
+
+    node.stop();
+    std::fs::remove_file(&local).unwrap();
+    // The system answers EIO to a read of this one.
+    std::os::unix::fs::symlink("/proc/self/mem", &local).unwrap();
+    let node = bucket.node_on("a", folder.path(), &[]);
+    assert_eq!(node.steps("rot", sum)[0]["ok"]["rows"][0], json!([8_000_000]));
 }
 
 // R-ACC-1

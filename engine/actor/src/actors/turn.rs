@@ -112,7 +112,8 @@ impl<W: World> Actors<W> {
             Err(error) => {
                 self.trouble(&actor.id, format!("the alarm: {error}"));
                 event.refuse(&Refusal::Storage(error.to_string()));
-                return (TurnEnd::Ready, StorageFate::Keep);
+                let is_damaged = self.is_damaged(&actor.id, database);
+                return (TurnEnd::Ready, if is_damaged { StorageFate::Reopen } else { StorageFate::Keep });
             }
         };
         let limit = self.limits.event_wall_clock;
@@ -171,6 +172,18 @@ impl<W: World> Actors<W> {
         }
     }
 
+    /// Whether the database's file was found damaged, which is told: the actor is to be closed.
+    pub(super) fn is_damaged(&self, id: &ActorId, database: &Database) -> bool {
+        let is_damaged = database.is_damaged();
+        if is_damaged {
+            self.trouble(
+                id,
+                format!("the database file {:?} was found damaged while it was used", database.path()),
+            );
+        }
+        is_damaged
+    }
+
     fn trouble(&self, id: &ActorId, what: String) {
         self.world.observe(id, Happening::StorageTrouble(what));
     }
@@ -196,6 +209,9 @@ impl<W: World> Actors<W> {
         note(database);
         if let Err(why) = self.world.replicate(&actor.id, database).await {
             self.world.observe(&actor.id, Happening::StorageTrouble(format!("replication: {why}")));
+            return StorageFate::Reopen;
+        }
+        if self.is_damaged(&actor.id, database) {
             return StorageFate::Reopen;
         }
         if database.checkpoint_due()

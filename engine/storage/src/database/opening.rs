@@ -130,7 +130,7 @@ impl Database {
     }
 
     /// Where its file is.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.connection.path()
     }
 

@@ -147,3 +147,50 @@ fn nothing_is_left_of_a_database_that_is_removed() {
     remove(&rig.path()).unwrap();
     assert!(!rig.folder.path().join(SUMS).exists());
 }
+
+/// A database of 3 MiB in some 800 pages of rows, kept track of, closed well and opened again.
+fn of_rows() -> Rig {
+    let rig = Rig::new();
+    rig.script(
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, x);
+         INSERT INTO t(x) WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3000)
+             SELECT zeroblob(1000) FROM r",
+    )
+    .unwrap();
+    wait(rig.db.checkpoint(&Inline)).unwrap();
+    begun(&rig);
+    rig.reopen()
+}
+
+#[test]
+fn damage_that_a_statement_finds_is_told_and_makes_the_next_opening_read_all() {
+    // R-RST-1
+    let rig = of_rows();
+    let (sound, was_read) = begun(&rig);
+    assert!(!was_read, "its sums are believed, so this tells something");
+    let file = OpenOptions::new().write(true).open(rig.path()).unwrap();
+    file.write_all_at(&[0x5a; 16 * 4096], 400 * 4096).unwrap();
+    let damaged = fs::read(rig.path()).unwrap();
+    assert_eq!(rig.number("SELECT count(*) FROM t WHERE id < 10"), 9);
+    assert!(!rig.db.is_damaged());
+    let error = rig.rows("SELECT sum(length(x)) FROM t").unwrap_err();
+    assert!(error.is_damage() && rig.db.is_damaged(), "{error}");
+    let rig = rig.reopen();
+    assert!(!rig.db.is_damaged(), "nobody has looked yet");
+    assert!(fs::read(rig.path()).unwrap() == damaged, "it is left as it was");
+    let (found, was_read) = begun(&rig);
+    assert!(was_read && found != sound);
+}
+
+#[test]
+fn a_file_the_disk_cannot_read_is_damage() {
+    // R-RST-1. The system answers EIO to a read of this one.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.db");
+    std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
+    let error = Database::open(&path, &wasmkeep_storage::Config::default()).unwrap_err();
+    assert!(error.is_damage(), "{error}");
+    let nowhere = folder.path().join("x.db/y.db");
+    let error = Database::open(&nowhere, &wasmkeep_storage::Config::default()).unwrap_err();
+    assert!(!error.is_damage(), "{error}");
+}

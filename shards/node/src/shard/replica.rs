@@ -6,7 +6,7 @@ use std::{path::Path, rc::Rc};
 use wasmkeep_actor::{Refusal, alarm::Book};
 use wasmkeep_protocol::{ActorId, durability::Durability, ownership::Denial};
 use wasmkeep_replica::{GivenUp, Guest, Session, SessionConfig, SessionError, Snapshot, TakeError};
-use wasmkeep_storage::{Config, Database, Error, OpenError};
+use wasmkeep_storage::{Config, Database, Error};
 
 use super::gate::Gate;
 use crate::{cluster::Cluster, metrics::ClusterMetrics, runtime::OffloadPool};
@@ -70,8 +70,8 @@ fn refused(error: SessionError) -> Refusal {
         SessionError::Restore(_) => {
             Refusal::Unavailable("the actor could not be restored from the bucket".into())
         }
-        SessionError::Open(error @ OpenError::Damaged { .. }) => Refusal::Damaged(error.to_string()),
-        SessionError::Open(error) => Refusal::Storage(error.to_string()),
+        SessionError::Open(error) => Refusal::from(&error),
+        SessionError::Unreadable(error) if error.is_damage() => Refusal::Damaged(error.to_string()),
         SessionError::Unreadable(error) => Refusal::Storage(error.to_string()),
         error @ SessionError::NotTheHistory => Refusal::Damaged(error.to_string()),
     }
