@@ -90,6 +90,14 @@ pub const ALARM_RETRY_MAX: Duration = Duration::from_secs(300);
 /// answers requests.
 pub const ALARMS_AT_ONCE: usize = 32;
 
+/// Alarms one actor may have in a row as soon as each is due. Beyond them the next is taken when
+/// [`ALARM_INTERVAL_MIN`] a time has passed since the first of them.
+pub const ALARMS_IN_A_ROW: u32 = 100;
+
+/// Least time between two alarms of one actor, on the average of more than [`ALARMS_IN_A_ROW`] of them: an actor that
+/// sets its alarm to "now" each time takes 50 turns a second, and not its whole core.
+pub const ALARM_INTERVAL_MIN: Duration = Duration::from_millis(20);
+
 /// How long a shard sleeps at most while alarms are pending: the wall clock may have been set meanwhile.
 pub const ALARM_CLOCK_CHECK: Duration = Duration::from_secs(10);
 

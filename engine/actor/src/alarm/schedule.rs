@@ -8,8 +8,13 @@ use std::{
 use wasmkeep_protocol::{
     ActorId,
     alarm::{Wake, pause_after},
-    limits::ALARM_RETRY_MAX,
+    limits::{ALARM_INTERVAL_MIN, ALARM_RETRY_MAX, ALARMS_IN_A_ROW},
 };
+
+const INTERVAL_MS: u64 = ALARM_INTERVAL_MIN.as_millis() as u64;
+
+/// How far alarms in a row may run ahead of one each interval.
+const AHEAD_MS: u64 = (ALARMS_IN_A_ROW as u64 - 1) * INTERVAL_MS;
 
 /// What is known of one actor's alarm.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +27,19 @@ struct Entry {
     place_ms: Option<u64>,
     /// Times in a row that its event was not taken.
     refusals: u32,
+    /// When the alarms taken so far would be over, had each waited an interval for the one before.
+    paced_ms: u64,
+}
+
+impl Entry {
+    fn new(wake: Wake) -> Self {
+        Self { wake, indexed: wake, place_ms: Some(wake.at_ms), refusals: 0, paced_ms: 0 }
+    }
+
+    /// When it may be looked at: not before it wants attention, and not sooner after others than their pace allows.
+    fn due_ms(&self) -> u64 {
+        self.wake.at_ms.max(self.paced_ms.saturating_sub(AHEAD_MS))
+    }
 }
 
 /// The alarms of a shard in the order in which they are due.
@@ -34,7 +52,7 @@ pub struct Schedule {
 impl Schedule {
     /// Takes over what the index holds.
     pub(super) fn load(&mut self, id: ActorId, wake: Wake) {
-        self.place(&id, Entry { wake, indexed: wake, place_ms: Some(wake.at_ms), refusals: 0 });
+        self.place(&id, Entry::new(wake));
     }
 
     /// Whether the index must be told before the database is: it names no time, or a later one.
@@ -55,13 +73,11 @@ impl Schedule {
     /// The alarm of `id` wants attention at `wake`; `indexed`: the index says so too.
     pub(super) fn put(&mut self, id: &ActorId, wake: Wake, indexed: bool) {
         let entry = match self.entries.get(id) {
-            None => Entry { wake, indexed: wake, place_ms: Some(wake.at_ms), refusals: 0 },
-            Some(before) => Entry {
-                wake,
-                indexed: if indexed { wake } else { before.indexed },
-                place_ms: before.place_ms.map(|_| wake.at_ms),
-                refusals: before.refusals,
-            },
+            None => Entry::new(wake),
+            Some(before) => {
+                let after = Entry { wake, indexed: if indexed { wake } else { before.indexed }, ..*before };
+                Entry { place_ms: before.place_ms.map(|_| after.due_ms()), ..after }
+            }
         };
         self.place(id, entry);
     }
@@ -82,13 +98,14 @@ impl Schedule {
         let (_, id) = self.queue.pop_first()?;
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.place_ms = None;
+            entry.paced_ms = entry.paced_ms.max(now_ms).saturating_add(INTERVAL_MS);
         }
         Some(id)
     }
 
     /// Its event was taken and has ended.
     pub(super) fn ended(&mut self, id: &ActorId) {
-        self.put_back(id, |entry| Entry { place_ms: Some(entry.wake.at_ms), refusals: 0, ..entry });
+        self.put_back(id, |entry| Entry { place_ms: Some(entry.due_ms()), refusals: 0, ..entry });
     }
 
     /// Its event was not taken: it waits for a while, longer each time.
@@ -116,6 +133,14 @@ impl Schedule {
     /// The clock was set back: a short wait measured by the old one would be a long one by the new one.
     pub(super) fn clock_was_set_back(&mut self, now_ms: u64) {
         let longest = now_ms.saturating_add(ALARM_RETRY_MAX.as_millis() as u64);
+        let paced_max_ms = now_ms.saturating_add(AHEAD_MS);
+        let paced = self.entries.iter().filter(|(_, entry)| entry.paced_ms > paced_max_ms);
+        for (id, before) in paced.map(|(id, entry)| (id.clone(), *entry)).collect::<Vec<_>>() {
+            let after = Entry { paced_ms: paced_max_ms, ..before };
+            let waits_for_pace = before.place_ms == Some(before.due_ms());
+            let place_ms = if waits_for_pace { Some(after.due_ms()) } else { before.place_ms };
+            self.place(&id, Entry { place_ms, ..after });
+        }
         let far = self.queue.iter().rev().take_while(|(place_ms, _)| *place_ms > longest);
         for id in far.map(|(_, id)| id.clone()).collect::<Vec<_>>() {
             let Some(entry) = self.entries.get(&id).copied() else { continue };

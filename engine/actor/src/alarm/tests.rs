@@ -126,6 +126,59 @@ fn an_event_that_was_not_taken_is_sent_again_after_longer_and_longer_waits() {
     assert_eq!(book.schedule().next_ms(), Some(now_ms + 300_000));
 }
 
+/// Takes an alarm that is set to "now" each time, for as long as `until_ms`; when each was taken.
+fn restless(book: &Book, from_ms: u64, until_ms: u64) -> Vec<u64> {
+    let mut taken = Vec::new();
+    for now_ms in from_ms..until_ms {
+        // The node could take three in a millisecond.
+        for _ in 0..3 {
+            if due(book, now_ms).is_empty() {
+                break;
+            }
+            taken.push(now_ms);
+            book.settled(&id("a"), Some(at(now_ms))).unwrap();
+            book.schedule().ended(&id("a"));
+        }
+    }
+    taken
+}
+
+#[test]
+fn an_alarm_set_to_now_for_ever_runs_a_hundred_times_and_then_fifty_times_a_second() {
+    // R-ALM-1
+    let start = 1_000_000;
+    let book = Book::new((), [(id("a"), at(0))]);
+    let taken = restless(&book, start, start + 10_000);
+    assert!(taken[99] < start + 40, "the first hundred as fast as can be: {taken:?}");
+    assert_eq!(taken.len(), 100 + 9_999 / 20);
+    let pauses: Vec<u64> = taken[110..].windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.iter().all(|pause| *pause == 20), "{pauses:?}");
+    // Whoever waits an interval between two is never put off.
+    for interval_ms in [20, 1_000] {
+        let book = Book::new((), [(id("a"), at(start))]);
+        for n in 0..500 {
+            let now_ms = start + n * interval_ms;
+            assert_eq!(book.schedule().next_ms(), Some(now_ms), "every {interval_ms} ms");
+            assert_eq!(due(&book, now_ms), ["a"]);
+            book.settled(&id("a"), Some(at(now_ms + interval_ms))).unwrap();
+            book.schedule().ended(&id("a"));
+        }
+    }
+    // What was not used is there again.
+    let rested = start + 60_000;
+    book.settled(&id("a"), Some(at(rested))).unwrap();
+    let again = restless(&book, rested, rested + 30);
+    assert_eq!(again.len(), 3 * 30, "{again:?}");
+    // Others are not concerned, and a clock set back makes no wait of hours.
+    book.settled(&id("b"), Some(at(0))).unwrap();
+    assert_eq!(book.schedule().next_ms(), Some(0));
+    book.settled(&id("b"), None).unwrap();
+    let _ = restless(&book, rested + 30, rested + 100);
+    book.settled(&id("a"), Some(at(0))).unwrap();
+    book.schedule().clock_was_set_back(start);
+    assert_eq!(due(&book, start), ["a"]);
+}
+
 #[test]
 fn a_clock_set_back_does_not_make_short_waits_long() {
     let hour = 3_600_000;
