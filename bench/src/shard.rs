@@ -2,6 +2,7 @@
 //! where the HTTP front would hand them over.
 
 use std::{
+    io::{self, Write},
     path::PathBuf,
     rc::Rc,
     time::{Duration, Instant},
@@ -98,7 +99,8 @@ impl Drop for CounterShard {
         drop(self.orders.take());
         for ended in self.shards.take().map(Shards::join).unwrap_or_default() {
             if let Err(failed) = ended {
-                eprintln!("{failed}");
+                // A reader that went away costs the line alone.
+                let _ = writeln!(io::stderr(), "{failed}");
             }
         }
     }

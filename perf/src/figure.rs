@@ -1,5 +1,7 @@
 //! One line of a result.
 
+use crate::println;
+
 /// Something measured beside what it should be.
 #[derive(Debug)]
 pub struct Figure {

@@ -11,6 +11,7 @@ pub mod http;
 pub mod load;
 pub mod machine;
 pub mod memory;
+mod output;
 pub mod process;
 pub mod report;
 pub mod scenario;

@@ -9,7 +9,10 @@ use std::{
 
 use wasmkeep_actor::{Failure, Refusal};
 
-use crate::checkers::{self, Checker};
+use crate::{
+    checkers::{self, Checker},
+    eprintln,
+};
 
 /// An actor, by its place in the cast.
 pub type ActorNumber = usize;

@@ -17,6 +17,7 @@ mod guest;
 mod history;
 mod inspect;
 mod life;
+mod output;
 mod parameters;
 mod replica;
 mod run;

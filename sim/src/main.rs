@@ -10,8 +10,8 @@ use std::{
 use clap::{Parser, Subcommand, ValueEnum};
 use rayon::prelude::*;
 use wasmkeep_sim::{
-    Flaw, Outcome, ReplicaFlaw, ReplicaRequest, Request, Violation, cluster, run, run_replica,
-    run_replica_twice, run_twice, variants,
+    Flaw, Outcome, ReplicaFlaw, ReplicaRequest, Request, Violation, cluster, eprintln, println, run,
+    run_replica, run_replica_twice, run_twice, variants,
 };
 
 /// Seeds of `quick`: the same at every run, so that a failure is a change's doing.

@@ -20,7 +20,7 @@ use hdrhistogram::Histogram;
 use wasmkeep_perf::{
     bucket::{self, BucketServer, Served},
     http::Connection,
-    machine, process,
+    machine, println, process,
     server::{Server, free_address},
 };
 

@@ -22,7 +22,7 @@ use wasmkeep_perf::{
         nodes::{Nodes, Setting, sample},
         record::Record,
     },
-    machine, process,
+    machine, println, process,
 };
 
 /// Kills, freezes and stops nodes of a cluster under load, and cuts them off from the bucket and from each other.

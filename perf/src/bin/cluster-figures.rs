@@ -8,7 +8,7 @@ use clap::{Args, Parser, ValueEnum};
 use wasmkeep_perf::{
     cluster::{Programs, echo, failover, forwarding, http_relay, idle, relay, stop},
     figure::{self, Figure},
-    machine, process,
+    machine, println, process,
 };
 
 /// One part of the measurement.

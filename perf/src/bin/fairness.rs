@@ -19,7 +19,7 @@ use hdrhistogram::Histogram;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use wasmkeep_perf::{
     http::{Answer, Connection},
-    machine, process,
+    machine, println, process,
     server::{Server, free_address},
 };
 

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use wasmkeep_perf::{
     http::Connection,
-    machine, process,
+    machine, println, process,
     server::{Server, free_address},
 };
 

@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use wasmkeep_perf::{
+    eprintln,
     load::Client,
     machine, memory, process,
     report::{Report, Run},
@@ -77,7 +78,7 @@ fn main() -> Result<()> {
         report.circumstances.push(("broke off", error.root_cause().to_string()));
     }
     // Also where it broke off: what was measured until then took minutes.
-    print!("{}", report.markdown());
+    println!("{}", report.markdown().trim_end());
     measured
 }
 

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use wasmkeep_perf::{
     http::Connection,
-    machine, process,
+    machine, println, process,
     server::{Server, free_address},
     soak::{Share, Tally, accounts, reminders, rooms},
 };

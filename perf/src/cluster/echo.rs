@@ -10,6 +10,8 @@ use std::{
 
 use anyhow::{Context, Result};
 
+use crate::println;
+
 /// Bytes read at a time. A message is shorter and comes in one piece.
 pub(super) const MESSAGE_BYTES_MAX: usize = 4096;
 

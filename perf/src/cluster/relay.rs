@@ -13,6 +13,7 @@ use glommio::{
 };
 
 use super::echo::MESSAGE_BYTES_MAX;
+use crate::println;
 
 /// Is that process until a connection closes. Prints its address first.
 ///

@@ -1,6 +1,9 @@
 //! The arrows between crates: who may use whom, and which outside crates some must never reach.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Write},
+};
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
@@ -99,7 +102,7 @@ pub fn check() -> Result<()> {
     let mut wrong = forbidden_uses(&metadata);
     wrong.extend(forbidden_reaches(&metadata)?);
     if wrong.is_empty() {
-        println!("every crate uses only what it may");
+        writeln!(io::stdout(), "every crate uses only what it may")?;
         return Ok(());
     }
     bail!("{}", wrong.join("\n"));

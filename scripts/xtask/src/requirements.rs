@@ -1,6 +1,10 @@
 //! Keeps docs/requirements.md true: named files exist, and a test listed for an id quotes it.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+};
 
 use anyhow::{Context, Result, bail};
 
@@ -24,7 +28,11 @@ pub fn check() -> Result<()> {
     let wrong: Vec<String> =
         rows.iter().filter_map(|row| fault(row).map(|fault| format!("{}: {fault}", row.id))).collect();
     if wrong.is_empty() {
-        println!("{} requirements have the code and the tests that {DOCUMENT} says", rows.len());
+        writeln!(
+            io::stdout(),
+            "{} requirements have the code and the tests that {DOCUMENT} says",
+            rows.len()
+        )?;
         return Ok(());
     }
     bail!("{}", wrong.join("\n"));

@@ -164,7 +164,6 @@ impl Node {
     /// Waits until a shard of a node with a bucket makes no progress for longer than [`Config::frozen_after`]; `None` once
     /// the node has ended without that. Whoever is told has to end the process: a frozen shard cannot be stopped, and
     /// with the process the renewals of its lease end, so that other nodes take its actors.
-    #[must_use]
     pub fn frozen(&self) -> impl FnOnce() -> Option<Frozen> + Send + use<> {
         let frozen = self.frozen.clone();
         move || frozen.recv().ok()

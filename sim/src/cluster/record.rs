@@ -11,7 +11,7 @@ use super::{
     parameters::Parameters,
     time::{SECOND, Time},
 };
-use crate::history::Violation;
+use crate::{eprintln, history::Violation};
 
 /// A run of the program, counted over the whole run.
 pub type Pid = u32;

@@ -10,7 +10,7 @@ use std::{
 use wasmkeep_protocol::history::Point;
 
 use super::checkers::{self, Checker, Rules};
-use crate::history::Violation;
+use crate::{eprintln, history::Violation};
 
 /// An actor, by number.
 pub(crate) type Actor = usize;

@@ -113,7 +113,7 @@ fn a_malformed_secret_stops_calls_between_nodes() {
     let bucket = Bucket::new();
     let good = "0f".repeat(32);
     let z = Other::new(&bucket, "z");
-    z.puppet.put_object("cluster/secret", good[1..].as_bytes());
+    z.puppet.put_object("cluster/secret", &good.as_bytes()[1..]);
     let a = Member::start(&bucket, "a", &[]);
     eventually("it is in view", || a.node.get("/actor/counter/of-z").text == "sent");
     let before = z.puppet.seen("call-signature");

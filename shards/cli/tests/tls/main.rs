@@ -62,7 +62,7 @@ fn nodes_reach_each_other_by_their_listeners_and_let_nobody_else_in() {
         let b = scope.spawn(|| Member::start(&bucket, "b", "--shards=2"));
         (a.join().unwrap(), b.join().unwrap())
     });
-    early.is_not_asked_yet(&a);
+    early.stays_unasked(&a);
     waits_until_it_is_known(&a.node);
     requests_calls_and_sockets_pass(&a, &b);
     trust::strangers_are_told_so(&b);

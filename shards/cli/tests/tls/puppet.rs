@@ -1,5 +1,6 @@
 //! A node played by the test: it has a heartbeat in the bucket, a certificate and a listener, and says and does what
 //! the test wants. What makes a node is the bucket's word, so the real nodes take it for one.
+#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

@@ -123,7 +123,7 @@ impl Early {
     }
 
     /// R-TLS-2, R-TLS-5: by a node whose first heartbeat has just landed.
-    pub fn is_not_asked_yet(self, a: &Member) {
+    pub fn stays_unasked(self, a: &Member) {
         assert_eq!(a.node.get("/_wasmkeep/ready").status, 503, "nobody can have seen its certificate yet");
         let forwarded = a.node.post("/actor/counter/of-early", "");
         assert_eq!((forwarded.status, forwarded.header("retry-after")), (503, Some("1")));
