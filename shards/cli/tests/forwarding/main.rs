@@ -3,7 +3,6 @@
 
 mod calls;
 #[path = "../tls/puppet.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
 mod puppet;
 #[path = "../support/mod.rs"]
 mod support;
