@@ -4,7 +4,8 @@
 //! the database before and after them. So the files link to each other like a chain, and a late upload of an
 //! owner that was replaced fits nowhere in the chain of its successor, whenever it arrives.
 //!
-//! Owns the names and what is planned from them ([`restore`], [`collect`], [`timeline`]). Knows neither the bucket nor what is in a file.
+//! Owns the names and what is planned from them ([`restore`], [`restore_around`], [`collect`], [`timeline`]).
+//! Knows neither the bucket nor what is in a file.
 
 mod collection;
 mod restore_plan;
@@ -13,7 +14,7 @@ mod timeline;
 use std::{fmt, str::FromStr};
 
 pub use collection::collect;
-pub use restore_plan::{Broken, Plan, restore};
+pub use restore_plan::{Broken, Plan, lead_to, restore, restore_around};
 pub use timeline::{State, Timeline, timeline};
 
 /// The checksum of a database without pages: what a deletion leaves.

@@ -125,6 +125,9 @@ pub enum ReadError {
     /// The store answered something that cannot be right: a body of another length, a listing that is none.
     #[error("the bucket's answer makes no sense: {0}")]
     Malformed(String),
+    /// The store has the object and knows it to be damaged: no read will ever give it.
+    #[error("the object is damaged in the bucket: {0}")]
+    Damaged(String),
     /// No answer, or a refusal.
     #[error(transparent)]
     Failed(#[from] Failure),
@@ -134,7 +137,7 @@ impl ReadError {
     /// Whether the same read may succeed when it is sent again.
     pub fn passes(&self) -> bool {
         match self {
-            Self::NotFound | Self::TooLarge { .. } => false,
+            Self::NotFound | Self::TooLarge { .. } | Self::Damaged(_) => false,
             // A body cut short or a garbled page is most often a broken connection.
             Self::Malformed(_) => true,
             Self::Failed(failure) => failure.passes(),

@@ -51,6 +51,14 @@ pub enum LocalError {
 }
 
 impl LocalError {
+    /// The file of the history that cannot be used.
+    pub(crate) fn file(&self) -> Option<HistoryFile> {
+        match self {
+            Self::Disk { .. } => None,
+            Self::Damaged { file, .. } | Self::Misnamed(file) | Self::Unfitting { file, .. } => Some(*file),
+        }
+    }
+
     /// Whether the history itself is at fault, so that no other node can restore it either.
     #[must_use]
     pub fn is_lossy(&self) -> bool {

@@ -1,8 +1,10 @@
 //! An actor's history as the bucket lists it now.
 
+use std::collections::BTreeSet;
+
 use wasmkeep_bucket::{Bucket, Entry, ListError, Listing, ReadError};
 use wasmkeep_protocol::{
-    history::{self, Broken, Listed, Plan, Point},
+    history::{self, Broken, HistoryFile, Listed, Plan, Point},
     limits::{LISTING_SILENCE, RESTORE_PAUSES},
     object_keys,
 };
@@ -69,6 +71,19 @@ impl History {
     #[must_use]
     pub fn files(&self) -> &[Listed] {
         &self.files
+    }
+
+    /// The files that lead to its latest state without those of `damaged`, where there are such.
+    pub(crate) fn plan_around(&self, damaged: &BTreeSet<HistoryFile>) -> Option<Plan> {
+        if damaged.is_empty() {
+            return self.plan.clone();
+        }
+        history::restore_around(self.files.iter().map(|listed| listed.file), damaged)
+    }
+
+    /// The same history, of which `plan` was restored.
+    pub(crate) fn restored_by(self, plan: Plan) -> Self {
+        Self { plan: Some(plan), ..self }
     }
 
     /// Bytes of one of its files.

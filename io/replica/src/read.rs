@@ -18,6 +18,17 @@ pub enum ReadFailure {
     /// It was listed and is gone: another listing will tell.
     #[error("{0} was listed and is not there any more")]
     Gone(Key),
+    /// It is not the object that was listed: another listing will tell.
+    #[error("{0} has another size than it was listed with")]
+    Changed(Key),
+    /// The bucket has it and cannot give it any more, however often it is asked.
+    #[error("{key} is lost: {reason}")]
+    Damaged {
+        /// The object.
+        key: Key,
+        /// What the bucket said.
+        reason: String,
+    },
     /// The last of its tries failed.
     #[error("{key} could not be read in {tries} tries: {reason}")]
     Unread {
@@ -84,6 +95,8 @@ enum Ended {
     TooSlow(String),
     /// The bucket answered with an error that a resend can pass: sent again after a pause.
     Failed(String),
+    /// The object has another size than listed.
+    Changed,
     /// A resend cannot help.
     Final(ReadError),
 }
@@ -111,6 +124,10 @@ pub(crate) async fn read<B: Bucket, S: Runtime>(
         let (reason, pauses) = match ended {
             Ok(bytes) => return Ok(bytes),
             Err(Ended::Final(ReadError::NotFound)) => return Err(ReadFailure::Gone(wanted.key.clone())),
+            Err(Ended::Final(ReadError::Damaged(reason))) => {
+                return Err(ReadFailure::Damaged { key: wanted.key.clone(), reason });
+            }
+            Err(Ended::Changed) => return Err(ReadFailure::Changed(wanted.key.clone())),
             Err(Ended::Final(error)) => (error.to_string(), None),
             Err(Ended::Failed(reason)) => (reason, RESTORE_PAUSES.get(tries as usize - 1)),
             Err(Ended::TooSlow(reason)) => (reason, Some(&Duration::ZERO)),
@@ -142,7 +159,7 @@ async fn one_try<B: Bucket, S: Runtime>(
     let answer = within_moving(runtime, || left(heard), bucket.get(&wanted.key, None)).await;
     let mut object = answer.ok_or_else(slow)?.map_err(ended)?;
     if object.meta.size != wanted.bytes {
-        return Err(Ended::Failed(format!("{} bytes and not the {} listed", object.meta.size, wanted.bytes)));
+        return Err(Ended::Changed);
     }
     let mut whole = Whole::new(wanted.bytes);
     loop {

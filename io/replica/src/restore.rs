@@ -6,7 +6,7 @@
 //! ended because of what others read, and one that is alone on the node gets nothing beyond its own time.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::{Future, poll_fn},
     path::Path,
     pin::pin,
@@ -36,6 +36,9 @@ use crate::{
 
 /// Listings one restore goes through when planned files vanish under it: the actor's last owner is collecting.
 const PLANS_MAX: u32 = 4;
+
+/// Damaged files one restore goes around. Each costs reading what was read before once more.
+const DAMAGED_MAX: usize = 16;
 
 /// Least time between two looks at what a restore has waited.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -69,7 +72,21 @@ impl RestoreError {
         match self {
             Self::History(error) => !error.passes(),
             Self::Local(error) => error.is_lossy(),
-            Self::Read(_) | Self::TooSlow(_) | Self::GivenUp => false,
+            Self::Read(failure) => matches!(failure, ReadFailure::Damaged { .. }),
+            Self::TooSlow(_) | Self::GivenUp => false,
+        }
+    }
+}
+
+impl RestoreError {
+    /// The file of the history below `folder` that no restore can use.
+    fn damaged(&self, folder: &str) -> Option<HistoryFile> {
+        match self {
+            Self::Local(error) => error.file(),
+            Self::Read(ReadFailure::Damaged { key, .. }) => {
+                object_keys::parse_history_file(folder, key.as_str())
+            }
+            _ => None,
         }
     }
 }
@@ -123,20 +140,31 @@ impl<B: Bucket, S: Runtime> Restorer<B, S> {
         looked: Option<History>,
     ) -> Result<Restored, RestoreError> {
         let (mut plans, mut looked) = (0, looked);
+        let mut damaged = BTreeSet::new();
         loop {
             let history = match looked.take() {
                 Some(history) => history,
                 None => self.look(folder).await?,
             };
-            let Some(plan) = history.plan() else { return Ok(Restored { history, point: Point::START }) };
+            let around = history.plan_around(&damaged).or_else(|| history.plan().cloned());
+            let Some(plan) = around else { return Ok(Restored { history, point: Point::START }) };
             plans += 1;
-            match self.carry_out(folder, path, &history, plan).await {
+            match self.carry_out(folder, path, &history, &plan).await {
                 // case R3
-                Err(RestoreError::Read(ReadFailure::Gone(_))) if plans < PLANS_MAX => {}
-                Err(error) => return Err(error),
+                Err(RestoreError::Read(ReadFailure::Gone(_) | ReadFailure::Changed(_)))
+                    if plans < PLANS_MAX => {}
+                Err(error) => {
+                    let file = error.damaged(folder).filter(|_| damaged.len() < DAMAGED_MAX);
+                    let is_news = file.is_some_and(|file| damaged.insert(file));
+                    if !is_news || history.plan_around(&damaged).is_none() {
+                        return Err(error);
+                    }
+                    tracing::warn!(folder, "restoring by older files, which lead to the same state: {error}");
+                    (plans, looked) = (plans - 1, Some(history));
+                }
                 Ok(()) => {
                     let point = plan.end();
-                    return Ok(Restored { history, point });
+                    return Ok(Restored { history: history.restored_by(plan), point });
                 }
             }
         }

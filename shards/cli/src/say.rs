@@ -63,6 +63,12 @@ pub fn time(ms: i64) -> String {
     }
 }
 
+/// Something a person should know beside the answer.
+pub fn warning(text: impl std::fmt::Display) {
+    // Where nobody reads them, warnings are lost, and nothing else.
+    let _ = writeln!(std::io::stderr(), "wasmkeep: warning: {text}");
+}
+
 /// A number of bytes.
 pub fn size(bytes: u64) -> String {
     BinaryBytes(bytes).to_string()

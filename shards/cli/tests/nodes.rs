@@ -195,7 +195,7 @@ fn a_damaged_history_is_an_error_and_leaves_the_local_file_alone() {
     let mut bytes = std::fs::read(&file).unwrap();
     let at = bytes.len() / 2;
     bytes[at] ^= 0x55;
-    std::fs::write(&file, bytes).unwrap();
+    std::fs::write(&file, &bytes).unwrap();
     let local = folder.path().join("actors/default/counter/alice.db");
     // Not what the history says, so that it is restored.
     std::fs::remove_file(local.with_extension("db-wal")).ok();
@@ -205,6 +205,10 @@ fn a_damaged_history_is_an_error_and_leaves_the_local_file_alone() {
     assert_eq!(answer.status, 500, "{}", answer.text);
     assert_eq!(std::fs::read(&local).unwrap(), before);
     node.post("/actor/counter/other", "").expect(200);
+    // An object cut short is the same kind of damage: no 503, which would be sent again.
+    std::fs::write(&file, &bytes[..bytes.len() / 3]).unwrap();
+    let answer = node.get("/actor/counter/alice");
+    assert_eq!(answer.status, 500, "{}", answer.text);
 }
 
 // R-RST-1: a local file that is found damaged, or cannot be read, is replaced by what the bucket has.

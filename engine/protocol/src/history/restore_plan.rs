@@ -8,7 +8,7 @@
 //! - Two owners died like that, and the third went on from the late file of the first. When the late file of the
 //!   second arrives it has the higher generation of the two; only the checksum tells which one the third follows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{HistoryFile, Point};
 
@@ -77,12 +77,59 @@ impl Plan {
 /// # Errors
 /// [`Broken`]: the latest state cannot be reached, and an earlier one would lose what was acknowledged.
 pub fn restore(files: impl IntoIterator<Item = HistoryFile>) -> Result<Option<Plan>, Broken> {
-    let mut by_end: BTreeMap<Point, Vec<HistoryFile>> = BTreeMap::new();
+    let files: Vec<HistoryFile> = files.into_iter().collect();
+    let Some(last) = last(&files)? else { return Ok(None) };
+    match lead_to(files.iter().copied(), last.end()) {
+        Some(plan) => Ok(Some(plan)),
+        None => Err(missing(&files, last)),
+    }
+}
+
+/// The plan for the latest state of a listing, without the files of `damaged`: the same state by older files, where
+/// there are such. `None` where there are none, or the listing has no latest state.
+///
+/// The latest state is that of all files: one that cannot be read counts by its name.
+#[must_use]
+pub fn restore_around(
+    files: impl IntoIterator<Item = HistoryFile>,
+    damaged: &BTreeSet<HistoryFile>,
+) -> Option<Plan> {
+    let files: Vec<HistoryFile> = files.into_iter().collect();
+    let end = last(&files).ok()??.end();
+    lead_to(files.into_iter().filter(|file| !damaged.contains(file)), end)
+}
+
+/// The fewest of `files` that give the state `end`; `None` when it cannot be reached.
+#[must_use]
+pub fn lead_to(files: impl IntoIterator<Item = HistoryFile>, end: Point) -> Option<Plan> {
+    let mut files: Vec<HistoryFile> = files.into_iter().filter(|file| file.max_txid <= end.txid).collect();
+    // A file's end comes after its start, so by then it is known whether the start is reached.
+    files.sort_by_key(|file| file.max_txid);
+    let mut reached: BTreeMap<Point, HistoryFile> = BTreeMap::new();
+    for file in files {
+        if file.start().is_none_or(|start| reached.contains_key(&start)) {
+            let by = reached.entry(file.end()).or_insert(file);
+            *by = (*by).max_by(file);
+        }
+    }
+    let (mut changes, mut point) = (Vec::new(), end);
+    loop {
+        let file = *reached.get(&point)?;
+        let Some(start) = file.start() else {
+            changes.reverse();
+            return Some(Plan { base: file, changes });
+        };
+        changes.push(file);
+        point = start;
+    }
+}
+
+/// The last file of the newest hold.
+fn last(files: &[HistoryFile]) -> Result<Option<HistoryFile>, Broken> {
     let mut last: Option<HistoryFile> = None;
     let mut twin = None;
     let rank = |file: &HistoryFile| (file.generation, file.max_txid);
-    for file in files {
-        by_end.entry(file.end()).or_default().push(file);
+    for &file in files {
         match last {
             Some(known) if rank(&known) > rank(&file) => {}
             Some(known) if rank(&known) == rank(&file) => {
@@ -92,27 +139,28 @@ pub fn restore(files: impl IntoIterator<Item = HistoryFile>) -> Result<Option<Pl
             _ => (last, twin) = (Some(file), None),
         }
     }
-    let Some(last) = last else { return Ok(None) };
-    if let Some(one) = twin {
-        return Err(Broken::TwoEnds { one, other: last });
-    }
-    let mut changes = Vec::new();
-    let mut needed_by = last;
-    let mut point = last.end();
-    loop {
-        let Some(file) = by_end.get(&point).and_then(|ending| best(ending)) else {
-            return Err(Broken::Missing { file: needed_by, needs: point });
-        };
-        let Some(start) = file.start() else {
-            changes.reverse();
-            return Ok(Some(Plan { base: file, changes }));
-        };
-        changes.push(file);
-        (needed_by, point) = (file, start);
+    match (twin, last) {
+        (Some(one), Some(other)) => Err(Broken::TwoEnds { one, other }),
+        _ => Ok(last),
     }
 }
 
-/// Of files that lead to one state: one that stands by itself, of the newest hold.
-fn best(ending: &[HistoryFile]) -> Option<HistoryFile> {
-    ending.iter().copied().max_by_key(|file| (file.stands_alone(), file.generation))
+/// Where the chain to `last`, which cannot be reached, breaks off.
+fn missing(files: &[HistoryFile], last: HistoryFile) -> Broken {
+    let (mut file, mut needs) = (last, last.end());
+    loop {
+        let ending = files.iter().copied().filter(|other| other.end() == needs);
+        let Some(before) = ending.reduce(HistoryFile::max_by) else { return Broken::Missing { file, needs } };
+        match before.start() {
+            Some(start) => (file, needs) = (before, start),
+            None => return Broken::Missing { file, needs },
+        }
+    }
+}
+
+impl HistoryFile {
+    /// Of two files that lead to one state: one that stands by itself, of the newest hold.
+    fn max_by(self, other: Self) -> Self {
+        std::cmp::max_by_key(self, other, |file| (file.stands_alone(), file.generation))
+    }
 }

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use proptest::prelude::*;
 
@@ -92,6 +92,36 @@ fn a_deletion_is_a_beginning_and_what_comes_after_counts_on() {
     assert_eq!(planned(&[s1, gone, again]), [again]);
     // A copy of a write that was deleted arrives late.
     assert_eq!(planned(&[changes(1, (1, 'a'), (2, 'z')), HistoryFile::deletion(2, 3)]).len(), 1);
+}
+
+// R-RST-1
+#[test]
+fn a_plan_goes_around_damaged_files_wherever_others_lead_to_the_same_state() {
+    let (s1, c2, c3) = (snapshot(1, 1, 'a'), changes(1, (1, 'a'), (2, 'b')), changes(1, (2, 'b'), (3, 'c')));
+    let (s3, c4, c5) = (snapshot(1, 3, 'c'), changes(2, (3, 'c'), (4, 'd')), changes(2, (4, 'd'), (5, 'e')));
+    let (s4, late) = (snapshot(2, 4, 'd'), changes(1, (3, 'c'), (4, 'x')));
+    let all = [s1, c2, c3, s3, late, c4, s4, c5];
+    for (damaged, wanted) in [
+        (vec![], Some(vec![s4, c5])),
+        (vec![s4], Some(vec![s3, c4, c5])),
+        (vec![s4, s3], Some(vec![s1, c2, c3, c4, c5])),
+        // Nobody reads these, so that they are damaged changes nothing.
+        (vec![s1, c2, c3, s3, late, c4], Some(vec![s4, c5])),
+        (vec![s4, c4], None),
+        (vec![s4, s3, c2], None),
+        (vec![s4, s3, s1], None),
+        // The latest state is lost with it: the late upload of the hold before is no other way to it.
+        (vec![c5], None),
+    ] {
+        let damaged: BTreeSet<HistoryFile> = damaged.into_iter().collect();
+        let planned = restore_around(all, &damaged).map(|plan| plan.files().collect::<Vec<_>>());
+        assert_eq!(planned, wanted, "{damaged:?}");
+    }
+    // The same transaction once more, by a later hold that went on from the same state.
+    let again = changes(2, (1, 'a'), (2, 'b'));
+    let around = restore_around([s1, c2, again], &BTreeSet::from([again])).unwrap();
+    assert_eq!(around.files().collect::<Vec<_>>(), [s1, c2]);
+    assert_eq!(restore_around([], &BTreeSet::new()), None);
 }
 
 fn listed(file: HistoryFile, modified_ms: u64) -> Listed {

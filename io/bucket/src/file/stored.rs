@@ -33,18 +33,33 @@ pub(super) fn header(version: &Nonce, size: u64) -> [u8; HEADER_BYTES] {
 pub(super) fn meta(file: &File) -> Result<Meta, ReadError> {
     let attributes = file.metadata().map_err(io_failure)?;
     let mut header = [0; HEADER_BYTES];
-    file.read_exact_at(&mut header, 0).map_err(damaged)?;
+    match file.read_exact_at(&mut header, 0) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(damaged("has no whole header"));
+        }
+        read => read.map_err(io_failure)?,
+    }
     let (magic, rest) = header.split_at(8);
     let (version, size) = rest.split_at(32);
     let version = std::str::from_utf8(version).ok().and_then(Nonce::from_text);
     let size = size.try_into().map_or(0, u64::from_le_bytes);
     let whole = attributes.len() == size.saturating_add(HEADER_BYTES as u64);
     let (true, true, Some(version)) = (magic == MAGIC, whole, version) else {
-        return Err(damaged("its header does not fit it"));
+        return Err(damaged("does not fit its header"));
     };
-    let modified_ms = attributes.mtime().max(0) as u64 * 1000 + attributes.mtime_nsec() as u64 / 1_000_000;
     let version = Version::new(version.as_str()).map_err(damaged)?;
+    let modified_ms = modified_ms(&attributes);
     Ok(Meta { version, size, modified_ms })
+}
+
+/// The size and time of an object whose header cannot be believed.
+pub(super) fn outside(file: &File) -> io::Result<(u64, u64)> {
+    let attributes = file.metadata()?;
+    Ok((attributes.len().saturating_sub(HEADER_BYTES as u64), modified_ms(&attributes)))
+}
+
+fn modified_ms(attributes: &std::fs::Metadata) -> u64 {
+    attributes.mtime().max(0) as u64 * 1000 + attributes.mtime_nsec() as u64 / 1_000_000
 }
 
 /// The bytes `range` of the body, read as they are asked for. Replacing or deleting the object does not
@@ -79,5 +94,5 @@ fn io_failure(error: io::Error) -> ReadError {
 }
 
 fn damaged(reason: impl ToString) -> ReadError {
-    ReadError::Malformed(format!("an object's file is damaged: {}", reason.to_string()))
+    ReadError::Damaged(format!("its file {}", reason.to_string()))
 }

@@ -95,10 +95,10 @@ fn a_damaged_file_is_an_error_for_its_readers_and_not_an_absent_object() {
         flipped[9] = b'Z';
         for damage in [&whole[..whole.len() - 1], &whole[..20], b"", &flipped] {
             fs::write(&path, damage).unwrap();
-            assert!(matches!(bucket.get(&key("a"), None).await, Err(ReadError::Malformed(_))));
+            assert!(matches!(bucket.get(&key("a"), None).await, Err(ReadError::Damaged(_))));
             let create = bucket.put(&key("a"), Bytes::new(), &Precondition::Absent).await;
             assert!(matches!(create, Outcome::Failed(Failure::Refused(_))), "{create:?}");
-            assert!(Listing::new(&bucket, "").all(9).await.is_err());
+            assert_eq!(Listing::new(&bucket, "").all(9).await.unwrap().len(), 1, "it is there");
         }
         put(&bucket, "a", "repaired").await;
         assert_eq!(bucket.get(&key("a"), None).await.unwrap().bytes(9).await.unwrap(), "repaired");
@@ -158,5 +158,24 @@ fn no_other_user_reads_what_is_in_a_directory_also_one_of_an_earlier_version() {
         if is_dir {
             open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         }
+    }
+}
+
+#[test]
+fn a_damaged_object_is_told_as_such_and_hides_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let bucket = FileBucket::open(dir.path()).unwrap();
+    for name in ["h/a", "h/b", "h/c"] {
+        block_on(put(&bucket, name, "0123456789"));
+    }
+    let file = dir.path().join("objects/h/b#");
+    let whole = fs::read(&file).unwrap();
+    for length in [0, 20, 48, whole.len() - 1] {
+        fs::write(&file, &whole[..length]).unwrap();
+        let read = block_on(bucket.get(&key("h/b"), None)).unwrap_err();
+        assert!(matches!(read, ReadError::Damaged(_)) && !read.passes(), "{length}: {read}");
+        let listed = block_on(crate::Listing::new(&bucket, "h/").all(9)).unwrap();
+        let versions: Vec<_> = listed.iter().map(|entry| entry.version.is_some()).collect();
+        assert_eq!(versions, [true, false, true], "{length}");
     }
 }

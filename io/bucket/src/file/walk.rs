@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use super::layout::{Named, named};
 use super::place::{Place, is_absence};
 use super::stored;
-use crate::Key;
 use crate::listing::{ListQuery, Page, PageObject};
 use crate::outcome::{Failure, ReadError};
+use crate::{Key, Meta};
 
 /// One page of the keys that exist while it is walked.
 pub(super) fn page(place: &Place, query: &ListQuery) -> Result<Page, ReadError> {
@@ -71,9 +71,19 @@ impl Walk<'_> {
             self.full = true;
             return Ok(());
         }
-        let meta = stored::meta(&file)?;
-        let version = Some(meta.version);
-        self.objects.push(PageObject { name, size: meta.size, modified_ms: meta.modified_ms, version });
+        let object = match stored::meta(&file) {
+            Ok(Meta { version, size, modified_ms }) => {
+                PageObject { name, size, modified_ms, version: Some(version) }
+            }
+            // It is there, and must not hide the others: who reads it is told.
+            Err(ReadError::Damaged(_)) => {
+                let outside = stored::outside(&file);
+                let (size, modified_ms) = outside.map_err(|error| Failure::Unavailable(error.to_string()))?;
+                PageObject { name, size, modified_ms, version: None }
+            }
+            Err(error) => return Err(error),
+        };
+        self.objects.push(object);
         Ok(())
     }
 }

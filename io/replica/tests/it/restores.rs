@@ -183,6 +183,71 @@ fn damaged_and_swapped_objects_are_told_and_change_nothing() {
     });
 }
 
+// R-RST-1, case S9
+#[test]
+fn a_restore_goes_around_a_damaged_snapshot_by_the_files_before_it() {
+    run(async {
+        let (rig, mut model) = started(5).await;
+        let uploader = rig.uploader(2, model.point());
+        assert!(crate::rig::driven(&uploader, uploader.snapshot(model.point(), model.whole().into())).await);
+        crate::rig::driven(&uploader, async {
+            uploader.push(model.commit(4, 2)).unwrap();
+            uploader.landed(model.txid, Need::Replicated).await.unwrap();
+        })
+        .await;
+        let keys = rig.bucket.keys().await;
+        let snapshot = keys.iter().find(|key| key.contains("/0000000000000002/0000000000000001-")).unwrap();
+        let key = snapshot.parse().unwrap();
+        let sound = rig.bucket.memory.get(&key, None).await.unwrap().bytes(u64::MAX).await.unwrap();
+        let mut flipped = sound.to_vec();
+        flipped[300] ^= 1;
+        for (damage, uploads) in [(sound.clone(), 1), (flipped.into(), 6), (sound.slice(..90), 6)] {
+            let _ = rig.bucket.memory.put(&key, damage, &Precondition::None).await;
+            let restored = rig.restore().await.unwrap();
+            assert_eq!(restored.point, model.point());
+            assert_eq!(fs::read(rig.path()).unwrap(), model.bytes());
+            assert_eq!(
+                restored.history.uploads_since_snapshot(),
+                uploads,
+                "a snapshot is due so much sooner"
+            );
+        }
+        // The bucket itself says that the object is lost.
+        let name = snapshot.clone();
+        rig.bucket.script(move |ask, key| match ask {
+            Ask::Get if key == name => Fault::Damaged,
+            _ => Fault::None,
+        });
+        assert_eq!(rig.restore().await.unwrap().point, model.point());
+        // Without the files before it nothing leads there, and what was wrong first is told.
+        rig.bucket.script(|_, _| Fault::None);
+        let _ = rig.bucket.memory.put(&key, Bytes::new(), &Precondition::None).await;
+        rig.bucket.memory.delete(&keys[1].parse().unwrap()).await.unwrap();
+        let error = rig.restore().await.unwrap_err();
+        assert!(error.is_lossy() && error.to_string().contains("is damaged"), "{error}");
+    });
+}
+
+// R-RST-5
+#[test]
+fn an_object_the_bucket_has_lost_is_an_error_at_once() {
+    run(async {
+        let (rig, _) = started(3).await;
+        let key = rig.bucket.keys().await[2].clone();
+        rig.bucket.script(move |ask, name| match ask {
+            Ask::Get if name == key => Fault::Damaged,
+            _ => Fault::None,
+        });
+        let before = rig.clock.now();
+        let error = rig.restore().await.unwrap_err();
+        assert!(
+            matches!(error, RestoreError::Read(ReadFailure::Damaged { .. })) && error.is_lossy(),
+            "{error}"
+        );
+        assert_eq!(rig.clock.now(), before, "reading it again cannot help");
+    });
+}
+
 // case R3
 #[test]
 fn a_planned_file_that_is_collected_meanwhile_leads_to_another_listing() {

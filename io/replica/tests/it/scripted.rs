@@ -45,6 +45,8 @@ pub enum Fault {
     Slow(usize, Duration),
     /// The body ends early.
     Short,
+    /// The bucket knows that it is lost.
+    Damaged,
 }
 
 type Script = dyn Fn(Ask, &str) -> Fault;
@@ -137,6 +139,9 @@ impl Bucket for ScriptedBucket {
         wait(fault).await;
         if let Some(failure) = failure(fault) {
             return Err(failure.into());
+        }
+        if fault == Fault::Damaged {
+            return Err(ReadError::Damaged("as scripted".to_owned()));
         }
         let Object { meta, range, body } = self.memory.get(key, range).await?;
         let whole = Object { meta: meta.clone(), range: range.clone(), body }.bytes(u64::MAX).await?;

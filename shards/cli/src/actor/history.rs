@@ -1,11 +1,11 @@
 //! One actor's history as the bucket lists it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use tokio::time::sleep;
 use wasmkeep_bucket::{Bucket, Key};
 use wasmkeep_protocol::{
-    history::{self, Broken, HistoryFile, Listed, Plan, Timeline},
+    history::{self, Broken, HistoryFile, Listed, Plan, Point, Timeline},
     limits::RESTORE_PAUSES,
     object_keys,
 };
@@ -82,6 +82,21 @@ impl History {
         let names = || files.iter().map(|listed| listed.file);
         let (plan, timeline) = (history::restore(names()), history::timeline(names()));
         Ok(Self { folder, others: found - files.len(), plan, timeline, files })
+    }
+
+    /// The files that lead to a state, none of `damaged` among them.
+    pub fn plan_to(&self, point: Point, damaged: &BTreeSet<HistoryFile>) -> Option<Plan> {
+        let files = self.files.iter().map(|listed| listed.file);
+        history::lead_to(files.filter(|file| !damaged.contains(file)), point)
+    }
+
+    /// The state nearest to the one at `at` that can be had without the files of `damaged`, earlier ones first; a state
+    /// of the actor's own past, and never one that a replaced owner uploaded late.
+    pub fn nearest(&self, at: usize, damaged: &BTreeSet<HistoryFile>) -> Option<Point> {
+        let states = self.timeline.states();
+        let (before, after) = states.split_at(at.min(states.len()));
+        let points = before.iter().rev().chain(after).map(|state| state.point);
+        points.into_iter().find(|point| self.plan_to(*point, damaged).is_some())
     }
 
     /// The key of one of its files.

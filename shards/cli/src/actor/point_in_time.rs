@@ -2,7 +2,7 @@
 
 use wasmkeep_bucket::{Bucket, ReadError};
 use wasmkeep_ltx::{HEADER_LEN, Header};
-use wasmkeep_protocol::history::{self, State};
+use wasmkeep_protocol::history::State;
 
 use super::{history::History, inspect::broken};
 use crate::{
@@ -64,7 +64,7 @@ async fn by_time<B: Bucket>(
     let mut oldest = None;
     while low < high {
         let middle = low + (high - low) / 2;
-        let committed = committed_ms(bucket, history, &states[middle]).await?;
+        let committed = committed_ms(bucket, history, &states[..=middle]).await?;
         if committed <= wanted_ms {
             low = middle + 1;
         } else {
@@ -81,24 +81,26 @@ async fn by_time<B: Bucket>(
     })
 }
 
-/// When a state was committed, by the clock of the node that wrote it.
-async fn committed_ms<B: Bucket>(
-    bucket: &B,
-    history: &History,
-    state: &history::State,
-) -> Result<i64, Failure> {
-    let Some(file) = state.files().next() else {
-        return Err(Failure::new(Status::Internal, "a state without a file"));
-    };
-    let key = history.key(&file)?;
-    let start = bucket::read_start(bucket, &key, HEADER_LEN as u64).await.map_err(|error| match error {
-        ReadError::NotFound => Failure::new(
-            Status::NotFound,
-            "the history changed while it was read: run the command again".to_owned(),
-        ),
-        error => bucket::failed(format_args!("reading {key}"), error),
-    })?;
-    let header =
-        Header::peek(&start).map_err(|error| Failure::new(Status::Damaged, format!("{file}: {error}")))?;
-    Ok(header.timestamp_ms)
+/// When the last of some states was committed, by the clock of the node that wrote it. Of one whose files cannot be
+/// read it is known only that it came after the one before.
+async fn committed_ms<B: Bucket>(bucket: &B, history: &History, states: &[State]) -> Result<i64, Failure> {
+    let mut last = Failure::new(Status::Internal, "a state without a file");
+    for file in states.iter().rev().flat_map(State::files) {
+        let key = history.key(&file)?;
+        let damaged =
+            |error: &dyn std::fmt::Display| Failure::new(Status::Damaged, format!("{file}: {error}"));
+        last = match bucket::read_start(bucket, &key, HEADER_LEN as u64).await {
+            Ok(start) => match Header::peek(&start) {
+                Ok(header) => return Ok(header.timestamp_ms),
+                Err(error) => damaged(&error),
+            },
+            Err(error @ ReadError::Damaged(_)) => damaged(&error),
+            Err(ReadError::NotFound) => {
+                let sentence = "the history changed while it was read: run the command again";
+                return Err(Failure::new(Status::NotFound, sentence));
+            }
+            Err(error) => return Err(bucket::failed(format_args!("reading {key}"), error)),
+        };
+    }
+    Err(last)
 }

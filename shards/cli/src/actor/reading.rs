@@ -65,6 +65,7 @@ async fn read_one<B: Bucket>(
     match bucket::read(bucket, &key, size, progress).await {
         Ok((_, bytes)) => Ok(Content { bytes, _share }),
         Err(ReadError::NotFound) => Err(ReadFailure::Gone),
+        Err(ReadError::Damaged(reason)) => Err(ReadFailure::Damaged(reason)),
         Err(error) => Err(bucket::failed(format_args!("reading {key}"), error).into()),
     }
 }
@@ -74,6 +75,8 @@ async fn read_one<B: Bucket>(
 pub enum ReadFailure {
     /// It was listed and is not there any more.
     Gone,
+    /// The bucket has it and cannot give it, or what it gives is not that file.
+    Damaged(String),
     /// Anything else.
     Failed(Failure),
 }

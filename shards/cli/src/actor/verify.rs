@@ -1,6 +1,9 @@
 //! `wasmkeep actor verify`: every file of a history read and checked, and the chain they form followed.
 
-use std::{collections::HashSet, fmt::Write};
+use std::{
+    collections::{BTreeSet, HashSet},
+    fmt::Write,
+};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -98,6 +101,7 @@ async fn check<B: Bucket>(bucket: &B, history: &History, quiet: bool) -> Result<
                 checks = checked.await.map_err(|error| Failure::new(Status::Internal, error))?;
             }
             Some((_, Err(ReadFailure::Gone))) => checks.gone(file, role),
+            Some((_, Err(ReadFailure::Damaged(reason)))) => checks.problem(file, role, reason),
             Some((_, Err(ReadFailure::Failed(failure)))) => return Err(failure),
             None => break,
         }
@@ -180,12 +184,36 @@ struct Report {
     latest_checksum: Option<String>,
     /// The newest state that sound files give.
     reachable_txid: Option<u64>,
+    restore: Restore,
     broken: Option<String>,
     problems: Vec<Problem>,
     unproven: Vec<String>,
     /// Files that were collected before they could be read.
     collected: Vec<String>,
     other_objects: usize,
+}
+
+/// What a node does that restores the latest state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Restore {
+    /// It reads the files of its plan, and all of them are sound.
+    Plain,
+    /// It comes across damaged ones and goes around them, by so many files.
+    Around(usize),
+    /// It fails.
+    Fails,
+}
+
+impl Restore {
+    fn of(history: &History, damaged: &BTreeSet<HistoryFile>) -> Self {
+        let Ok(Some(plan)) = &history.plan else { return Self::Fails };
+        if !plan.files().any(|file| damaged.contains(&file)) {
+            return Self::Plain;
+        }
+        let around = history::restore_around(history.files.iter().map(|listed| listed.file), damaged);
+        around.map_or(Self::Fails, |plan| Self::Around(plan.files().count()))
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -199,9 +227,7 @@ impl Report {
     fn new(flags: &Verify, history: &History, checks: Checks) -> Self {
         let (files, bytes) = History::sum(&history.files);
         let used = history.uses();
-        let bad: HashSet<HistoryFile> = checks.problems.iter().map(|(file, _)| *file).collect();
-        let good = history.files.iter().map(|listed| listed.file).filter(|file| !bad.contains(file));
-        let reachable = history::timeline(good);
+        let bad: BTreeSet<HistoryFile> = checks.problems.iter().map(|(file, _)| *file).collect();
         let end = history.plan.as_ref().ok().and_then(Option::as_ref).map(Plan::end);
         let problems = checks.problems.into_iter().map(|(file, problem)| Problem {
             file: file.to_string(),
@@ -216,7 +242,8 @@ impl Report {
             bytes,
             latest_txid: end.map(|end| end.txid),
             latest_checksum: end.map(|end| format!("{:016x}", end.checksum)),
-            reachable_txid: reachable.states().last().map(|state| state.point.txid),
+            reachable_txid: history.nearest(usize::MAX, &bad).map(|point| point.txid),
+            restore: Restore::of(history, &bad),
             broken: history.plan.as_ref().err().map(ToString::to_string),
             problems: problems.collect(),
             unproven: checks.unproven.iter().map(ToString::to_string).collect(),
@@ -243,6 +270,7 @@ impl Report {
         }
         for Problem { file, r#use, problem } in &self.problems {
             let why = match r#use {
+                Use::Restore if matches!(self.restore, Restore::Around(_)) => "restores go around it",
                 Use::Restore => "needed by a restore",
                 Use::Earlier => "needed for an earlier state",
                 Use::Unused => "needed by nothing",
@@ -274,12 +302,18 @@ impl Report {
             );
             return Err(Failure::new(Status::NotFound, sentence));
         }
-        let next = match self.reachable_txid {
-            Some(txid) if Some(txid) == self.latest_txid => {
-                "the latest state can be restored, and no node needs the damaged ones".to_owned()
+        let next = match (self.restore, self.reachable_txid) {
+            (Restore::Plain, _) => {
+                "the latest state can be restored, and no node reads these for it".to_owned()
             }
-            Some(txid) => reachable(txid),
-            None => "no state can be reached: look for the objects in a backup of the bucket".to_owned(),
+            (Restore::Around(around), _) => {
+                let files = say::count(around, "file");
+                format!(
+                    "the latest state can be restored: nodes go around the damaged ones, by {files} in all"
+                )
+            }
+            (_, Some(txid)) => reachable(txid),
+            (_, None) => "no state can be reached: look for the objects in a backup of the bucket".to_owned(),
         };
         let count = say::count(self.problems.len(), "file");
         Err(Failure::new(Status::Damaged, format!("{count} of {actor} cannot be used; {next}")))

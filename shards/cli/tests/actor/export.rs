@@ -154,3 +154,34 @@ fn an_export_is_its_owners_alone_unless_told_otherwise() {
     let said = bucket.say(&["actor", "export", ACTOR, "-o", "x.db", "--mode", "777"]);
     assert_eq!(said.status, 2, "{said:?}");
 }
+
+// R-RST-1, case S9
+#[test]
+fn a_damaged_snapshot_is_gone_around_by_the_files_before_it() {
+    let bucket = Bucket::new();
+    let (_, images) = two_holds(&bucket);
+    let snapshot = key_of(&bucket, 2, "snapshot", 3);
+    let mut bytes = bucket.get(&snapshot);
+    bytes[120] ^= 1;
+    bucket.put(&snapshot, &bytes);
+    for (at, txid) in [("", 5), ("3", 3), ("4", 4)] {
+        let (said, exported) = export(&bucket, at);
+        assert_eq!(said.status, 0, "{said:?}");
+        assert!(said.stderr.contains("older files lead to the same state"), "{said:?}");
+        assert_eq!(said.json()["damaged"].as_array().unwrap().len(), 1);
+        assert!(exported.unwrap() == images[txid - 1], "{at}");
+    }
+    let said = verify(&bucket);
+    said.refused(11, "the latest state can be restored: nodes go around the damaged ones, by 5 files in all");
+    assert_eq!(said.json()["restore"], serde_json::json!({"around": 5}));
+    assert!(
+        bucket.say(&["actor", "verify", ACTOR]).stdout.contains("(restores go around it): it is damaged")
+    );
+    // What only a damaged file leads to cannot be had, and what is nearest is told.
+    bucket.put(&key_of(&bucket, 1, "changes", 2), b"LTX1");
+    export(&bucket, "3").0.refused(11, "the nearest state that can be had is transaction 1");
+    export(&bucket, "").0.refused(11, "the newest state that can be reached is transaction 1");
+    let said = verify(&bucket);
+    said.refused(11, "the newest state that can be reached is transaction 1");
+    assert_eq!(said.json()["restore"], "fails");
+}
