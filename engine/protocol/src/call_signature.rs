@@ -70,7 +70,9 @@ pub enum CallRefused {
     #[error("bad or misaddressed signature")]
     Signature,
     /// Outside the minute around now.
-    #[error("the signature has expired or lies in the future")]
+    #[error(
+        "the signature has expired or lies in the future; most likely the clocks of the two nodes differ"
+    )]
     Expired,
     /// Seen before.
     #[error("this call was accepted once already")]

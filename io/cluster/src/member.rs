@@ -26,7 +26,7 @@ use wasmkeep_runtime::Runtime;
 
 use crate::{
     heartbeats,
-    store::{key, nonce, now, read, write},
+    store::{key, nonce, now, read, read_and_say, write, write_and_say},
 };
 
 /// What a member tells the node it belongs to.
@@ -42,6 +42,8 @@ pub enum Told {
     View(Arc<View>),
     /// Something people should know.
     Notice(Notice),
+    /// A request for this process's own heartbeat failed.
+    HeartbeatFailed(String),
 }
 
 /// One process's membership.
@@ -56,11 +58,14 @@ pub struct Member<B, S> {
     /// Said from outside, not yet taken in.
     inbox: RefCell<VecDeque<Input>>,
     driver: RefCell<Option<Waker>>,
+    /// Why the last request for the own heartbeat failed, until one lands.
+    failed: RefCell<Option<String>>,
 }
 
 /// An answer from the bucket.
 enum Answer {
-    Keeper(Input),
+    /// And why it came to nothing, if it did.
+    Keeper(Input, Option<String>),
     Watch(WatchInput),
 }
 
@@ -84,6 +89,7 @@ impl<B: Bucket, S: Runtime> Member<B, S> {
             watch: RefCell::new(Watch::new(timing, identity, moment)),
             inbox: RefCell::default(),
             driver: RefCell::default(),
+            failed: RefCell::default(),
             bucket,
             runtime,
             timing,
@@ -128,7 +134,11 @@ impl<B: Bucket, S: Runtime> Member<B, S> {
         let mut event = Event::Time;
         loop {
             let (keeper, watch) = match event {
-                Event::Answer(Answer::Keeper(input)) | Event::Said(input) => (input, WatchInput::Tick),
+                Event::Answer(Answer::Keeper(input, failed)) => {
+                    self.note(&input, failed, &mut tell);
+                    (input, WatchInput::Tick)
+                }
+                Event::Said(input) => (input, WatchInput::Tick),
                 Event::Answer(Answer::Watch(input)) => (Input::Tick, input),
                 Event::Time => (Input::Tick, WatchInput::Tick),
             };
@@ -142,6 +152,34 @@ impl<B: Bucket, S: Runtime> Member<B, S> {
         }
     }
 
+    /// Takes down what the last request for the own heartbeat came to, and says so once while it stays the same.
+    fn note(&self, input: &Input, failed: Option<String>, tell: &mut impl FnMut(Told)) {
+        let mut known = self.failed.borrow_mut();
+        match failed {
+            Some(reason) => {
+                if self.lease().is_some() || known.as_ref() != Some(&reason) {
+                    tracing::warn!("this node's heartbeat: {reason}");
+                    tell(Told::HeartbeatFailed(reason.clone()));
+                }
+                *known = Some(reason);
+            }
+            None if matches!(input, Input::Wrote(Wrote::Written(_))) => *known = None,
+            None => {}
+        }
+    }
+
+    fn tell_of_lapse(&self) {
+        let validity = self.timing.validity().as_secs();
+        match &*self.failed.borrow() {
+            Some(reason) => {
+                tracing::warn!(
+                    "the lease ran out, no heartbeat landed for {validity} s; the last one: {reason}"
+                );
+            }
+            None => tracing::warn!("the lease ran out: this process did nothing for {validity} s"),
+        }
+    }
+
     fn step_keeper<'a>(
         &'a self,
         input: Input,
@@ -151,6 +189,7 @@ impl<B: Bucket, S: Runtime> Member<B, S> {
         let now = now(&self.runtime);
         let before = self.keeper.borrow().lease(now.moment);
         let effects = self.keeper.borrow_mut().step(now, nonce(&self.runtime), input);
+        let ends = effects.iter().any(|effect| matches!(effect, Effect::Exit(_)));
         for effect in effects {
             match effect {
                 Effect::Read => requests.push(Box::pin(self.read_own())),
@@ -159,6 +198,9 @@ impl<B: Bucket, S: Runtime> Member<B, S> {
                 }
                 Effect::Valid => self.tell_watch(WatchInput::Valid, requests, tell),
                 Effect::Lapsed => {
+                    if !ends {
+                        self.tell_of_lapse();
+                    }
                     tell(Told::Lapsed);
                     self.tell_watch(WatchInput::Lapsed, requests, tell);
                 }
@@ -221,7 +263,9 @@ impl<B: Bucket, S: Runtime> Member<B, S> {
     }
 
     async fn read_own(&self) -> Answer {
-        Answer::Keeper(Input::Read(self.read(&self.own_key).await))
+        let (limit, key) = (self.timing.timeout, &self.own_key);
+        let (found, failed) = read_and_say(&self.bucket, &self.runtime, limit, key, NodeRecord::decode).await;
+        Answer::Keeper(Input::Read(found), failed)
     }
 
     async fn read_other(&self, node: NodeId) -> Answer {
@@ -230,7 +274,9 @@ impl<B: Bucket, S: Runtime> Member<B, S> {
     }
 
     async fn write_own(&self, record: NodeRecord, condition: Condition) -> Answer {
-        Answer::Keeper(Input::Wrote(self.write(&self.own_key, &record, &condition).await))
+        let (limit, key, body) = (self.timing.timeout, &self.own_key, record.encode());
+        let (wrote, failed) = write_and_say(&self.bucket, &self.runtime, limit, key, body, &condition).await;
+        Answer::Keeper(Input::Wrote(wrote), failed)
     }
 
     async fn fence(&self, node: NodeId, record: NodeRecord, condition: Condition) -> Answer {

@@ -90,6 +90,8 @@ pub enum ClusterEvent {
     Lapsed,
     /// A clean stop: the time for events in flight is over.
     EndEvents,
+    /// A request for this node's own heartbeat failed, and why.
+    HeartbeatFailed(String),
     /// The cluster as it is seen now.
     View(Arc<View>),
     /// This actor's uploads failed for good (R-REPL-4).
@@ -264,6 +266,7 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
                 }
             }
             Told::Notice(notice) => tracing::warn!("{notice}"),
+            Told::HeartbeatFailed(reason) => self.notify(ClusterEvent::HeartbeatFailed(reason)),
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn key(text: &str) -> Key {
     text.parse().expect("the protocol's names make keys")
 }
 
-/// Sends a conditional write once. No answer within `limit` is an unknown outcome.
+/// As [`write_and_say`], for who does not want to know why.
 pub(crate) async fn write<B: Bucket, S: Runtime>(
     bucket: &B,
     runtime: &S,
@@ -34,20 +34,38 @@ pub(crate) async fn write<B: Bucket, S: Runtime>(
     body: Vec<u8>,
     condition: &Condition,
 ) -> Wrote {
+    write_and_say(bucket, runtime, limit, key, body, condition).await.0
+}
+
+/// Sends a conditional write once. No answer within `limit` is an unknown outcome. Says why it did not land, unless its
+/// condition failed.
+pub(crate) async fn write_and_say<B: Bucket, S: Runtime>(
+    bucket: &B,
+    runtime: &S,
+    limit: Duration,
+    key: &Key,
+    body: Vec<u8>,
+    condition: &Condition,
+) -> (Wrote, Option<String>) {
     let condition = match precondition(condition) {
         Some(condition) => condition,
-        None => return Wrote::Failed,
+        None => return (Wrote::Failed, Some("a version that cannot be sent".to_owned())),
     };
     let put = bucket.put(key, Bytes::from(body), &condition);
     match within(runtime, limit, put).await {
-        None | Some(Outcome::Unknown(_)) => Wrote::Unknown,
-        Some(Outcome::Written(version)) => Wrote::Written(Version::new(version.as_str())),
-        Some(Outcome::ConditionFailed) => Wrote::ConditionFailed,
-        Some(Outcome::Failed(_)) => Wrote::Failed,
+        None => (Wrote::Unknown, Some(no_answer(limit))),
+        Some(Outcome::Unknown(cause)) => (Wrote::Unknown, Some(cause.to_string())),
+        Some(Outcome::Written(version)) => (Wrote::Written(Version::new(version.as_str())), None),
+        Some(Outcome::ConditionFailed) => (Wrote::ConditionFailed, None),
+        Some(Outcome::Failed(failure)) => (Wrote::Failed, Some(failure.to_string())),
     }
 }
 
-/// Reads one record.
+fn no_answer(limit: Duration) -> String {
+    format!("the bucket did not answer within {:.1} s", limit.as_secs_f64())
+}
+
+/// As [`read_and_say`], for who does not want to know why.
 pub(crate) async fn read<B: Bucket, S: Runtime, R>(
     bucket: &B,
     runtime: &S,
@@ -55,24 +73,35 @@ pub(crate) async fn read<B: Bucket, S: Runtime, R>(
     key: &Key,
     decode: impl Fn(&[u8]) -> Result<R, RecordError>,
 ) -> Found<R> {
+    read_and_say(bucket, runtime, limit, key, decode).await.0
+}
+
+/// Reads one record. Says why nothing is known of it.
+pub(crate) async fn read_and_say<B: Bucket, S: Runtime, R>(
+    bucket: &B,
+    runtime: &S,
+    limit: Duration,
+    key: &Key,
+    decode: impl Fn(&[u8]) -> Result<R, RecordError>,
+) -> (Found<R>, Option<String>) {
     let read = async {
         let object = match bucket.get(key, None).await {
             Ok(object) => object,
-            Err(ReadError::NotFound) => return Found::Absent,
-            Err(_) => return Found::Failed,
+            Err(ReadError::NotFound) => return (Found::Absent, None),
+            Err(error) => return (Found::Failed, Some(error.to_string())),
         };
         let version = Version::new(object.meta.version.as_str());
         let size = object.meta.size;
         match object.bytes(RECORD_BYTES_MAX as u64).await {
-            Ok(bytes) => Found::Object(version, decode(&bytes)),
+            Ok(bytes) => (Found::Object(version, decode(&bytes)), None),
             Err(ReadError::TooLarge { .. }) => {
                 let size = usize::try_from(size).unwrap_or(usize::MAX);
-                Found::Object(version, Err(RecordError::TooLarge(size)))
+                (Found::Object(version, Err(RecordError::TooLarge(size))), None)
             }
-            Err(_) => Found::Failed,
+            Err(error) => (Found::Failed, Some(error.to_string())),
         }
     };
-    within(runtime, limit, read).await.unwrap_or(Found::Failed)
+    within(runtime, limit, read).await.unwrap_or_else(|| (Found::Failed, Some(no_answer(limit))))
 }
 
 /// `None` for a version that no store gave.

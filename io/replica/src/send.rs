@@ -18,6 +18,10 @@ const RESEND_PAUSE: Duration = Duration::from_millis(250);
 /// Longest such pause.
 const RESEND_PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// Refusals of one attempt that are not believed: a store that is about to pick up other keys, or whose front is tired,
+/// answers 403 once and takes the next.
+const REFUSALS_DOUBTED: u32 = 2;
+
 /// Why an object is not known to be in the bucket.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UploadError {
@@ -88,11 +92,14 @@ async fn attempt<B: Bucket, S: Runtime>(
     key: &Key,
     body: &Bytes,
 ) -> Result<(), Ended> {
-    let mut pause = RESEND_PAUSE;
+    let (mut pause, mut refusals) = (RESEND_PAUSE, 0);
     loop {
         match bucket.put(key, body.clone(), &Precondition::None).await {
             Outcome::Written(_) | Outcome::Unknown(UnknownCause::NoVersion) => return Ok(()),
-            Outcome::Failed(Failure::Refused(reason)) => return Err(Ended::Refused(reason)),
+            Outcome::Failed(Failure::Refused(reason)) if refusals == REFUSALS_DOUBTED => {
+                return Err(Ended::Refused(reason));
+            }
+            Outcome::Failed(Failure::Refused(_)) => refusals += 1,
             Outcome::ConditionFailed => {
                 return Err(Ended::Refused("a condition failed that was not asked for".to_owned()));
             }

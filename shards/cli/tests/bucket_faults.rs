@@ -244,3 +244,30 @@ fn a_request_sent_on_to_the_same_node_again_costs_the_bucket_nothing() {
     let of_actor: Vec<_> = seen.iter().filter(|seen| seen.target.contains("alice")).collect();
     assert!(of_actor.is_empty(), "{of_actor:?}");
 }
+
+// R-LEASE-2, R-LEASE-9, R-REPL-2
+#[test]
+fn a_refused_clock_and_a_single_refusal_end_no_node_and_the_reason_is_told() {
+    let bucket = FaultServer::start();
+    let skewed = Fault::Answer(403, "RequestTimeTooSkewed");
+    bucket.next(vec![skewed.clone(); 3]);
+    let node = node(&bucket);
+    assert!(node.log().contains("set the clock"), "{}", node.log());
+    assert_eq!(durable(&node), 200);
+    let refusals = AtomicUsize::new(0);
+    bucket.rule(move |seen| match is_upload(seen) && refusals.fetch_add(1, Ordering::SeqCst) == 0 {
+        true => Fault::Answer(403, "AccessDenied"),
+        false => Fault::None,
+    });
+    assert_eq!(durable(&node), 200, "one refusal of an upload is sent again");
+    bucket.rule(move |seen| if seen.target.contains("/nodes/") { skewed.clone() } else { Fault::None });
+    eventually("ready says why there is no lease", || {
+        let ready = node.get("/_wasmkeep/ready");
+        ready.status == 503 && ready.text.contains("no lease") && ready.text.contains("RequestTimeTooSkewed")
+    });
+    let log = node.log();
+    assert!(log.contains("this node's heartbeat: ") && log.contains("the lease ran out"), "{log}");
+    bucket.rule(|_| Fault::None);
+    eventually("it is ready again", || node.get("/_wasmkeep/ready").status == 200);
+    assert_eq!(count(&node), "2");
+}

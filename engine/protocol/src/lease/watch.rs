@@ -13,6 +13,7 @@ mod look;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 pub use self::look::Listed;
@@ -74,6 +75,14 @@ pub enum Notice {
         /// How far.
         ahead_ms: u64,
     },
+    /// Every other node's heartbeat that is renewed is dated behind this node's clock.
+    #[error(
+        "this node's clock is at least {} s ahead of every other node's: it is most likely the wrong one", .by_ms / 1000
+    )]
+    OwnClockAhead {
+        /// How far at least.
+        by_ms: u64,
+    },
     /// It counts as not live and frees nothing.
     #[error("the heartbeat of node {node} cannot be read: {error}")]
     Unreadable {
@@ -103,6 +112,8 @@ pub struct Watch {
     written: VecDeque<Version>,
     /// The version of our own heartbeat in the last listing.
     own_seen: Option<Version>,
+    /// When it was last said that our own clock is ahead.
+    own_clock_warned: Option<Moment>,
 }
 
 /// How many of our own writes are remembered: a listing shows one that landed while it was under way, or the one before.
@@ -124,6 +135,8 @@ struct Watched {
     since: Moment,
     fence: Fence,
     warned: Option<Moment>,
+    /// How far its last renewal was dated behind this node's clock, at least; none before it was seen to renew.
+    behind: Option<Duration>,
 }
 
 impl Watched {
@@ -170,6 +183,7 @@ impl Watch {
             list_due: now,
             written: VecDeque::new(),
             own_seen: None,
+            own_clock_warned: None,
         }
     }
 
@@ -224,10 +238,20 @@ impl Watch {
         let mut gone = std::mem::take(&mut self.peers);
         for (Listed { node, version, .. }, sight) in look.sights {
             let (began, known) = (before.map(|(began, _)| began), gone.remove(&node));
+            let behind = known.as_ref().and_then(|known| known.behind);
             let Some(mut watched) = self.judge(now, began, known, version, sight) else { continue };
+            watched.behind = match began {
+                // Its write began a timeout before the listing before this one at the earliest.
+                Some(began) if watched.since == now.moment => {
+                    let old = now.moment.since(began) + self.timing.timeout;
+                    Some(now.age_of(watched.dated_ms).saturating_sub(old))
+                }
+                _ => behind,
+            };
             self.warn(now, &node, &mut watched, effects);
             self.peers.insert(node, watched);
         }
+        self.warn_of_own_clock(now, effects);
         self.check_own(look.began, effects);
         self.publish(effects);
     }
@@ -275,7 +299,7 @@ impl Watch {
         let fresh = |write, dated_ms, written| {
             let peer = Peer { version: version.clone(), record: record.clone(), written };
             let (since, fence) = (now.moment, Fence::Idle);
-            Watched { peer, listed, read: true, dated_ms, write, since, fence, warned }
+            Watched { peer, listed, read: true, dated_ms, write, since, fence, warned, behind: None }
         };
         let Ok(read) = &record else { return fresh(None, 0, now.moment) };
         let write = Some((read.process, read.sequence));
@@ -321,6 +345,21 @@ impl Watch {
         if watched.warned.is_none_or(|warned| now.moment.since(warned) >= SKEW_WARNING_PERIOD) {
             watched.warned = Some(now.moment);
             effects.push(WatchEffect::Notice(notice));
+        }
+    }
+
+    /// A clock that is ahead of one other node's may be right. One that is ahead of all of them is not.
+    fn warn_of_own_clock(&mut self, now: Now, effects: &mut Vec<WatchEffect>) {
+        let others = self.peers.iter().filter(|(node, watched)| {
+            **node != self.identity.node && watched.is_live() && watched.behind.is_some()
+        });
+        let Some(least) = others.filter_map(|(_, watched)| watched.behind).min() else { return };
+        let is_due =
+            self.own_clock_warned.is_none_or(|warned| now.moment.since(warned) >= SKEW_WARNING_PERIOD);
+        if least > self.timing.skew && is_due {
+            self.own_clock_warned = Some(now.moment);
+            let by_ms = u64::try_from(least.as_millis()).unwrap_or(u64::MAX);
+            effects.push(WatchEffect::Notice(Notice::OwnClockAhead { by_ms }));
         }
     }
 

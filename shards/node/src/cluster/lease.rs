@@ -1,7 +1,10 @@
 //! The node's lease as its shards see it: two numbers that any core reads without a lock.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -20,6 +23,8 @@ pub(crate) struct LeaseCell {
     /// When the first heartbeat and the last one landed, as above.
     first_landed: AtomicU64,
     landed: AtomicU64,
+    /// Why the last heartbeat failed, if it did. Asked for when the lease is gone, and by nothing that is in a hurry.
+    failure: Mutex<Option<String>>,
 }
 
 impl LeaseCell {
@@ -28,12 +33,28 @@ impl LeaseCell {
         // The epoch first: whoever sees the new end sees the epoch it belongs to.
         self.epoch.store(epoch, Ordering::Release);
         self.until.store(nanos(until), Ordering::Release);
+        self.set_failure(None);
         let now = nanos(BucketThreadRuntime.now());
         self.landed.store(now, Ordering::Release);
         // Only one thread tells of renewals.
         if self.first_landed.load(Ordering::Acquire) == 0 {
             self.first_landed.store(now, Ordering::Release);
         }
+    }
+
+    /// A heartbeat failed.
+    pub(super) fn failed(&self, reason: String) {
+        self.set_failure(Some(reason));
+    }
+
+    fn set_failure(&self, failure: Option<String>) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+    }
+
+    /// Why there is no lease, where a failed heartbeat is the reason.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.clone().filter(|_| self.epoch().is_none())
     }
 
     pub(super) fn lapse(&self) {
@@ -74,10 +95,12 @@ mod tests {
         assert_eq!(lease.epoch(), None);
         lease.renew(3, BucketThreadRuntime.now() + Duration::from_secs(60));
         assert_eq!(lease.epoch(), Some(3));
+        lease.failed("silence".into());
+        assert_eq!(lease.failure(), None, "it is still valid");
         let landed = lease.landed();
         assert!(landed.is_some() && landed == lease.first_landed());
         lease.lapse();
-        assert_eq!(lease.epoch(), None);
+        assert_eq!((lease.epoch(), lease.failure().as_deref()), (None, Some("silence")));
         lease.renew(4, BucketThreadRuntime.now().saturating_sub(Duration::from_nanos(1)));
         assert_eq!(lease.epoch(), None);
         assert!(lease.landed() > landed && lease.first_landed() == landed);

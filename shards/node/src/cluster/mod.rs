@@ -180,6 +180,7 @@ impl Cluster {
                     // Only the first is waited for.
                     let _ = valid.try_send(());
                 }
+                ClusterEvent::HeartbeatFailed(reason) => lease.failed(reason),
                 ClusterEvent::View(seen) => view.store(seen),
                 ClusterEvent::Lapsed => {
                     lease.lapse();

@@ -131,7 +131,7 @@ fn join(
         };
         match event {
             // The node's own side keeps them.
-            ClusterEvent::Valid(_) | ClusterEvent::View(_) => {}
+            ClusterEvent::Valid(_) | ClusterEvent::HeartbeatFailed(_) | ClusterEvent::View(_) => {}
             ClusterEvent::Collected { deleted, failed } => {
                 metrics.collected.inc_by(deleted);
                 metrics.collect_failures.inc_by(u64::from(failed));

@@ -85,7 +85,12 @@ impl Shard {
             Route::Health => answer::sentence(StatusCode::OK, "ok"),
             Route::Ready if self.node.is_ready() => answer::sentence(StatusCode::OK, "ready"),
             Route::Ready => {
-                answer::retry_later(StatusCode::SERVICE_UNAVAILABLE, "the node is starting or stopping")
+                let failure = self.node.cluster.as_ref().and_then(|cluster| cluster.lease.failure());
+                let why = match failure {
+                    Some(reason) => format!("the node has no lease: {reason}"),
+                    None => "the node is starting or stopping".to_owned(),
+                };
+                answer::retry_later(StatusCode::SERVICE_UNAVAILABLE, &why)
             }
             Route::Metrics => self.metrics().await,
             Route::Reserved => answer::sentence(StatusCode::NOT_FOUND, RESERVED),

@@ -337,6 +337,40 @@ fn a_node_leaves_the_view_ten_seconds_after_its_last_write_or_its_listing_if_its
     }
 }
 
+// R-LEASE-9
+#[test]
+fn a_node_whose_own_clock_is_ahead_of_all_others_says_so_once_a_minute() {
+    let dated = |id, sequence, ms: u64, behind_ms: u64| {
+        seen(id, sequence, WALL_AT_BOOT_MS + ms - behind_ms, NodeState::Live)
+    };
+    // One of the others agrees with this clock, or is only as old as its renewals may be.
+    for behind_ms in [0, 5_000] {
+        let mut bench = Bench::new();
+        for round in 0..30 {
+            let ms = round * 3000;
+            let listed = bench.list(ms, &[dated("b", round, ms, 600_000), dated("c", round, ms, behind_ms)]);
+            assert_eq!(listed, [], "{behind_ms}");
+        }
+    }
+    let mut bench = Bench::new();
+    let mut said = Vec::new();
+    for round in 0..30 {
+        let ms = round * 3000;
+        for effect in bench.list(ms, &[dated("b", round, ms, 600_000), dated("c", round, ms, 300_000)]) {
+            said.push((ms, effect));
+        }
+    }
+    // A renewal of c may be as old as the listing before, and a write's time.
+    let by_ms = 300_000 - 3_000 - 2_700;
+    let notice = WatchEffect::Notice(Notice::OwnClockAhead { by_ms });
+    assert_eq!(said, [(3_000, notice.clone()), (63_000, notice)]);
+    // Nodes that were never seen to renew prove nothing: they may be dead.
+    let mut bench = Bench::new();
+    for ms in [0, 3_000, 6_000] {
+        assert_eq!(bench.list(ms, &[dated("b", 0, 0, 600_000)]), []);
+    }
+}
+
 // R-TLS-4
 #[test]
 fn a_clock_that_is_behind_hides_a_live_node_from_one_that_starts_for_one_listing() {
