@@ -123,6 +123,19 @@ impl View {
         })
     }
 
+    /// Whether there was a listing.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.listed
+    }
+
+    /// A node live at `now` whose lease has another ttl than `ttl`, and which. All nodes of a cluster have to have the
+    /// same, so that all agree on when an actor is free.
+    #[must_use]
+    pub fn other_ttl(&self, ttl: Duration, now: Moment) -> Option<(&NodeId, Duration)> {
+        self.live(now).map(|(node, record)| (node, record.ttl)).find(|(_, of_node)| *of_node != ttl)
+    }
+
     /// Whether this is still the certificate of this node, and the node live.
     #[must_use]
     pub fn trusts(&self, node: &NodeId, fingerprint: &str, now: Moment) -> bool {

@@ -212,9 +212,15 @@ pub struct Cluster {
     #[arg(long, value_name = "MODE", value_enum, default_value_t = Plaintext::Refuse)]
     pub cluster_plaintext: Plaintext,
 
-    /// Seconds a GET or an upgrade is kept for an actor whose node died; 0 for not at all.
-    #[arg(long, value_name = "SECONDS", default_value_t = Timing::default().failover_wait().as_secs())]
-    pub failover_wait_secs: u64,
+    /// Seconds a GET or an upgrade is kept for an actor whose node died; 0 for not at all [default: 25].
+    #[arg(long, value_name = "SECONDS")]
+    pub failover_wait_secs: Option<u64>,
+
+    /// The lease's ttl; every other of its timings follows from it in the usual proportion. For tests: all nodes of a
+    /// cluster have to have the same.
+    #[arg(long, value_name = "MILLISECONDS", hide = true,
+          value_parser = clap::value_parser!(u64).range(Timing::TTL_MIN.as_millis() as u64..=60_000))]
+    pub lease_ttl_ms: Option<u64>,
 
     /// Seconds old history stays in the bucket before it may be deleted.
     #[arg(long, value_name = "SECONDS", default_value_t = limits::HISTORY_RETENTION.as_secs())]
@@ -298,7 +304,7 @@ pub struct Placement {
     #[arg(long)]
     pub overprovisioned: bool,
 
-    /// Microseconds a shard looks for work before it sleeps. Lowers latency, costs idle CPU.
+    /// Microseconds a pinned shard looks for work before it sleeps. Lowers latency, costs idle CPU.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     pub spin_before_park_us: u64,
 

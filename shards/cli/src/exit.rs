@@ -119,6 +119,7 @@ impl From<NodeError> for Failure {
                 Status::Bucket
             }
             NodeError::Cluster(ClusterError::Core(CoreStartError::Pin { .. })) => Status::Cores,
+            NodeError::Cluster(ClusterError::OtherTtl { .. }) => Status::Usage,
             NodeError::Cluster(_)
             | NodeError::Start(_)
             | NodeError::UnknownClass(_)

@@ -14,7 +14,13 @@ use wasmkeep_node::{
     Config, Interrupt, Node, NodeError,
     config::{ActorLimits, ClassConfig, ClusterConfig, ClusterListener, ComponentConfig},
 };
-use wasmkeep_protocol::{ActorClass, access::Rule, durability::Durability, lease::Exit, limits, trust};
+use wasmkeep_protocol::{
+    ActorClass,
+    access::Rule,
+    durability::Durability,
+    lease::{Exit, Timing},
+    limits, trust,
+};
 
 pub(crate) use self::values::Values;
 use crate::{
@@ -236,6 +242,9 @@ fn cluster(flags: &args::Node) -> Result<Option<ClusterConfig>, Failure> {
     if !advertise.as_ref().is_none_or(|url| is_url(url, "http://")) {
         return usage("--advertise must be http://HOST:PORT, without a path");
     }
+    let ttl = flags.cluster.lease_ttl_ms.map(Duration::from_millis);
+    let timing = ttl.map_or_else(Timing::default, Timing::of_ttl);
+    let failover_wait = flags.cluster.failover_wait_secs.map(Duration::from_secs);
     Ok(Some(ClusterConfig {
         bucket: bucket.clone(),
         environment: std::env::vars().filter(|(name, _)| name.starts_with("AWS_")).collect(),
@@ -247,7 +256,8 @@ fn cluster(flags: &args::Node) -> Result<Option<ClusterConfig>, Failure> {
         },
         cpu: flags.cluster.bucket_cpu,
         retention: Duration::from_secs(flags.cluster.history_retention_secs),
-        failover_wait: Duration::from_secs(flags.cluster.failover_wait_secs),
+        timing,
+        failover_wait: failover_wait.unwrap_or_else(|| timing.failover_wait()),
     }))
 }
 
@@ -293,3 +303,6 @@ pub(crate) fn component(path: &Path, env: Arc<Vec<(String, String)>>) -> Result<
     })?;
     Ok(ComponentConfig { path: path.to_owned(), wasm: wasm.into(), env })
 }
+
+#[cfg(test)]
+mod tests;

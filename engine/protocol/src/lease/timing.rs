@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::limits;
 
-/// The timings of a cluster's leases. Every node of a cluster uses the same.
+/// The timings of a cluster's leases. Every node of a cluster uses the same: a node that sees a live one with another
+/// ttl does not start ([`crate::view::View::other_ttl`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// See [`limits::LEASE_TTL`].
@@ -35,6 +36,27 @@ impl Default for Timing {
 }
 
 impl Timing {
+    /// The shortest ttl a process may be asked for: a heartbeat period of 600 ms, and a second from one heartbeat to the
+    /// end of the lease if the next does not land.
+    pub const TTL_MIN: Duration = Duration::from_secs(2);
+
+    /// The timings of a lease of this ttl, every one in the proportion it has by default. A busy machine may stop a
+    /// process for the ttl less the safety and a period, half of the ttl, before its lease runs out.
+    #[must_use]
+    pub fn of_ttl(ttl: Duration) -> Self {
+        let normal = Self::default();
+        // No length that is asked for here comes near the end of either type.
+        let scaled = |length: Duration| length.mul_f64(ttl.as_secs_f64() / normal.ttl.as_secs_f64());
+        Self {
+            ttl,
+            grace: scaled(normal.grace),
+            safety: scaled(normal.safety),
+            period: scaled(normal.period),
+            timeout: scaled(normal.timeout),
+            skew: scaled(normal.skew),
+        }
+    }
+
     /// How long events may run after a write that landed began (R-LEASE-2).
     #[must_use]
     pub fn validity(&self) -> Duration {
@@ -105,5 +127,24 @@ mod tests {
         assert_eq!(timing.in_view(), Duration::from_secs(10));
         assert_eq!(timing.known(), Duration::from_secs(6));
         assert_eq!(timing.failover_wait(), Duration::from_secs(25));
+    }
+
+    // R-LEASE-1, R-LEASE-2
+    #[test]
+    fn another_ttl_keeps_every_proportion() {
+        assert_eq!(Timing::of_ttl(limits::LEASE_TTL), Timing::default());
+        let ms = Duration::from_millis;
+        let short = Timing::of_ttl(ms(4_000));
+        let (ttl, grace, safety) = (ms(4_000), ms(2_000), ms(800));
+        let (period, timeout, skew) = (ms(1_200), ms(1_080), ms(400));
+        assert_eq!(short, Timing { ttl, grace, safety, period, timeout, skew });
+        assert_eq!(short.failover_wait(), Duration::from_secs(10));
+        for timing in [Timing::of_ttl(Timing::TTL_MIN), short, Timing::default(), Timing::of_ttl(ms(60_000))]
+        {
+            assert!(timing.period <= timing.ttl / 3);
+            // What keeps two nodes from running one actor: the one has stopped before the other begins.
+            assert!(timing.validity() < timing.lapse(timing.ttl));
+            assert!(timing.validity() - timing.period >= Duration::from_secs(1));
+        }
     }
 }

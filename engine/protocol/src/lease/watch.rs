@@ -83,6 +83,19 @@ pub enum Notice {
         /// How far at least.
         by_ms: u64,
     },
+    /// Nodes of one cluster have to agree on it.
+    #[error(
+        "the lease of node {node} lasts {ttl:?} and this node's {ours:?}: give all nodes of a cluster the same \
+         --lease-ttl-ms"
+    )]
+    OtherTtl {
+        /// Whose heartbeat.
+        node: NodeId,
+        /// What it says.
+        ttl: Duration,
+        /// What this node's says.
+        ours: Duration,
+    },
     /// It counts as not live and frees nothing.
     #[error("the heartbeat of node {node} cannot be read: {error}")]
     Unreadable {
@@ -331,6 +344,9 @@ impl Watch {
     fn warn(&self, now: Now, node: &NodeId, watched: &mut Watched, effects: &mut Vec<WatchEffect>) {
         let notice = match &watched.peer.record {
             Err(error) => Notice::Unreadable { node: node.clone(), error: error.clone() },
+            Ok(record) if record.is_live() && record.ttl != self.timing.ttl => {
+                Notice::OtherTtl { node: node.clone(), ttl: record.ttl, ours: self.timing.ttl }
+            }
             Ok(_) => {
                 let ahead = now.ahead_of(watched.dated_ms);
                 if ahead <= self.timing.skew {

@@ -38,6 +38,9 @@ use wasmkeep_s3::AnyBucket;
 pub(crate) use self::lease::LeaseCell;
 use crate::tls::{self, IdentityError};
 
+/// How often a node that starts looks whether the first listing of heartbeats is there.
+const LISTED_LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// How a node takes part in a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterConfig {
@@ -49,6 +52,8 @@ pub struct ClusterConfig {
     pub advertise: Option<String>,
     /// Where other nodes connect with TLS, if they do (R-TLS-1).
     pub listener: Option<ClusterListener>,
+    /// The timings of the lease, the same on every node of the cluster.
+    pub timing: Timing,
     /// What is made of plain HTTP between nodes (R-TLS-3).
     pub plaintext: Plaintext,
     /// CPU of the bucket thread (R-FLAG-7).
@@ -80,6 +85,19 @@ pub enum ClusterError {
     /// The start check, or what ended the membership before it began.
     #[error("{0}")]
     Membership(Exit),
+    /// A live node has another ttl.
+    #[error(
+        "the lease of node {node} lasts {ttl:?} and this node's would last {ours:?}: give all nodes of a cluster the \
+         same --lease-ttl-ms"
+    )]
+    OtherTtl {
+        /// Which node.
+        node: NodeId,
+        /// Its ttl.
+        ttl: Duration,
+        /// This node's.
+        ours: Duration,
+    },
     /// Its certificate.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -148,7 +166,7 @@ impl Cluster {
         config: ClusterConfig,
         notify: impl Fn(ClusterEvent) + Send + 'static,
     ) -> Result<Self, ClusterError> {
-        let timing = Timing::default();
+        let timing = config.timing;
         let process = Process::from_bits(rand::random());
         let lease = Arc::new(LeaseCell::default());
         let view = Arc::new(arc_swap::ArcSwap::from_pointee(View::unknown(&timing)));
@@ -245,9 +263,24 @@ impl Cluster {
             .recv(&cluster.exit.open, |_| false)
             .wait();
         if valid {
-            return Ok(cluster);
+            return cluster.agreeing();
         }
         Err(cluster.exit.wait().map_or(ClusterError::Gone(Gone), ClusterError::Membership))
+    }
+
+    /// The same, unless a live node has another ttl: then the lease is given up again. Two that start at the same moment
+    /// may miss each other; the watch then warns of it on both.
+    fn agreeing(self) -> Result<Self, ClusterError> {
+        let timing = self.config.timing;
+        let until = moment() + timing.listing_gap_max();
+        while !self.view.load().is_listed() && moment() < until {
+            std::thread::sleep(LISTED_LOOK_EVERY);
+        }
+        let other = self.view.load().other_ttl(timing.ttl, moment()).map(|(node, ttl)| (node.clone(), ttl));
+        let Some((node, ttl)) = other else { return Ok(self) };
+        self.stop();
+        self.leave();
+        Err(ClusterError::OtherTtl { node, ttl, ours: timing.ttl })
     }
 
     /// How the membership ends.

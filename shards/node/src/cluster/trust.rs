@@ -7,7 +7,6 @@ use std::{
 
 use wasmkeep_protocol::{
     clock::Moment,
-    lease::Timing,
     limits::UNUSED_WARNING_PERIOD,
     trust::{Plaintext, Policy, Reach, is_known, reach},
 };
@@ -29,7 +28,7 @@ impl Cluster {
 
     /// Whether the others have had the time to see this node's certificate; without one there is nothing to see.
     pub(crate) fn is_known(&self) -> bool {
-        let is_known = |landed| is_known(landed, moment(), &Timing::default());
+        let is_known = |landed| is_known(landed, moment(), &self.config.timing);
         self.identity.is_none() || self.lease.first_landed().is_some_and(is_known)
     }
 

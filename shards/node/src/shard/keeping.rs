@@ -13,7 +13,6 @@ use futures::channel::oneshot;
 use wasmkeep_protocol::{
     ActorId, NodeId,
     failover::{End, Kept, Limits, NotKept, Suspects, Waits, WaitsEffect, WaitsInput},
-    lease::Timing,
 };
 
 pub(super) use crate::cluster::moment;
@@ -69,7 +68,7 @@ impl Keeping {
 
     fn look_at_suspects(&self) {
         let view = self.cluster.view.load();
-        self.suspects.borrow_mut().look(&view, Timing::default().skew, moment());
+        self.suspects.borrow_mut().look(&view, self.cluster.config.timing.skew, moment());
     }
 
     /// Keeps a request until its wait ends. Dropping the future says that the client left.

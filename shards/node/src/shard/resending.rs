@@ -5,7 +5,6 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use wasmkeep_protocol::{
     forwarding::Refusal,
-    lease::Timing,
     trust::{Resend, Step},
 };
 
@@ -19,12 +18,14 @@ impl Shard {
     pub(super) async fn may_send_again(&self, abroad: &Abroad, refusal: Refusal) -> bool {
         let lease = &abroad.cluster.lease;
         let mut resend = match lease.first_landed() {
-            Some(first) if refusal == Refusal::CertificateNew => Resend::unknown(Timing::default(), first),
+            Some(first) if refusal == Refusal::CertificateNew => {
+                Resend::unknown(abroad.cluster.config.timing, first)
+            }
             _ => {
                 tracing::warn!(
                     "another node refused this node's certificate: what it refused is sent once more"
                 );
-                Resend::new(Timing::default(), moment())
+                Resend::new(abroad.cluster.config.timing, moment())
             }
         };
         while !self.node.stopping.load(Ordering::Relaxed) {
