@@ -336,7 +336,6 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
         alarm_ms: Option<u64>,
     ) -> Arc<Flags> {
         self.looked.borrow_mut().pop(actor);
-        let flags = Arc::new(Flags::default());
         let schedule = self.snapshot_waits.resume(actor, generation, uploads);
         let ways = Ways {
             urgent: self.buckets.durable.clone(),
@@ -347,6 +346,9 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
         let subject = Subject { tenant: self.config.tenant.clone(), actor: actor.clone() };
         let posts = self.entries.opened(actor, generation, at, alarm_ms);
         let uploader = Uploader::new(ways, self.runtime.clone(), held, subject, posts, at, schedule);
+        // What is due is made at the actor's first event, whatever that does (R-REPL-3).
+        let snapshot_due = uploader.snapshot_due().into();
+        let flags = Arc::new(Flags { snapshot_due, ..Flags::default() });
         let stream = Rc::new(Stream { generation, uploader, flags: Arc::clone(&flags) });
         self.streams.borrow_mut().insert(actor.clone(), Rc::clone(&stream));
         let (notify, actor) = (Rc::clone(&self.notify), actor.clone());
