@@ -5,10 +5,10 @@ mod fault_server;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fault_server::{Fault, FaultServer};
+use fault_server::{Fault, FaultServer, Ignored};
 use wasmkeep_bucket::{
-    Bucket, Failure, Key, ListError, Listing, ListingFault, Nonce, Outcome, Precondition, ReadError,
-    UnknownCause, Version, put_settled,
+    Bucket, Condition, Failure, Key, ListError, Listing, ListingFault, Nonce, Outcome, Precondition,
+    ProbeError, ReadError, UnknownCause, Version, probe, put_settled,
 };
 use wasmkeep_s3::S3Bucket;
 
@@ -404,7 +404,23 @@ fn a_large_body_holds_up_nothing_else_on_the_thread() {
 fn the_probe_passes_over_http() {
     let server = FaultServer::start();
     let bucket = server.bucket(PATIENT);
-    assert!(on_tokio(wasmkeep_bucket::probe(&bucket)).is_ok());
+    assert!(on_tokio(probe(&bucket)).is_ok());
     let targets = server.seen();
     assert!(targets.iter().all(|seen| seen.target.starts_with("/bucket/prod/eu/probe/")));
+}
+
+// R-BKT-1
+#[test]
+fn a_server_that_ignores_a_condition_is_caught_by_the_probe_and_by_the_suite() {
+    use wasmkeep_bucket::conformance::{Scope, check};
+    for (creates, replaces, expected) in
+        [(true, false, Condition::CreateOverExisting), (false, true, Condition::ReplaceStale)]
+    {
+        let server = FaultServer::start();
+        server.ignore(Ignored { creates, replaces });
+        let bucket = server.bucket(PATIENT);
+        assert_eq!(on_tokio(probe(&bucket)).unwrap_err(), ProbeError::Ignored(expected));
+        let breaches = on_tokio(check(&bucket, Scope::Everything));
+        assert!(!breaches.is_empty(), "{expected:?}");
+    }
 }

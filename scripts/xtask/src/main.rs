@@ -2,6 +2,8 @@
 
 mod arrows;
 mod requirements;
+#[cfg(test)]
+mod single;
 
 use clap::{Parser, Subcommand};
 

@@ -26,6 +26,8 @@ pub enum Fault {
     ApplyAndCut,
     /// Not applied, and the connection ends without an answer.
     Cut,
+    /// Applied and answered, so much later.
+    Late(Duration),
     /// Applied, and never answered; the connection stays open.
     ApplyAndSilence,
     /// Not applied, and never answered; the connection stays open.
@@ -47,6 +49,15 @@ pub struct Seen {
     pub body: Vec<u8>,
 }
 
+/// Which conditions a server that keeps no promises ignores.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ignored {
+    /// `If-None-Match: *`
+    pub creates: bool,
+    /// `If-Match`
+    pub replaces: bool,
+}
+
 /// Says what a request meets.
 type Rule = Box<dyn FnMut(&Seen) -> Fault + Send>;
 
@@ -60,7 +71,16 @@ struct State {
     seen: Vec<Seen>,
     /// `404`, or Ceph's `412`, for If-Match on a missing key.
     missing_status: u16,
+    ignored: Ignored,
+    /// Its clock is far ahead of everybody's.
+    is_ahead: bool,
 }
+
+/// When objects were written, in the two forms of S3.
+const LONG_AGO: [&str; 2] = ["Sun, 29 Nov 2026 21:00:00 GMT", "2026-11-29T21:00:00.000Z"];
+
+/// As [`LONG_AGO`], ahead of every clock.
+const AHEAD: [&str; 2] = ["Sun, 29 Nov 2099 21:00:00 GMT", "2099-11-29T21:00:00.000Z"];
 
 /// The server; it ends with the process.
 pub struct FaultServer {
@@ -93,6 +113,19 @@ impl FaultServer {
         self.state.lock().unwrap().rule = Some(Box::new(rule));
     }
 
+    /// Puts an object unless there is one. `key` begins with the bucket's prefix.
+    pub fn create(&self, key: &str, body: Vec<u8>) {
+        let mut state = self.state.lock().unwrap();
+        state.writes += 1;
+        let etag = format!("\"w{}-x\"", state.writes);
+        state.objects.entry(key.to_owned()).or_insert((body, etag));
+    }
+
+    /// The keys of all objects.
+    pub fn keys(&self) -> Vec<String> {
+        self.state.lock().unwrap().objects.keys().cloned().collect()
+    }
+
     /// What a process that is to use it finds in its environment; the bucket is `s3://bucket`.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -102,6 +135,22 @@ impl FaultServer {
             ("AWS_SECRET_ACCESS_KEY", "test".to_owned()),
             ("AWS_REGION", "us-east-1".to_owned()),
         ]
+    }
+
+    /// From now on these conditions are accepted and ignored.
+    pub fn ignore(&self, ignored: Ignored) {
+        self.state.lock().unwrap().ignored = ignored;
+    }
+
+    /// From now on objects are dated far ahead, as a node sees them whose clock is behind.
+    pub fn set_clock_ahead(&self) {
+        self.state.lock().unwrap().is_ahead = true;
+    }
+
+    /// An object, as text; `None`: there is none.
+    pub fn text(&self, key: &str) -> Option<String> {
+        let state = self.state.lock().unwrap();
+        state.objects.get(key).map(|(body, _)| String::from_utf8_lossy(body).into_owned())
     }
 
     /// Answers If-Match on a missing key with this status.
@@ -157,8 +206,8 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Seen> {
 }
 
 /// Answers one request; `None` when the connection is to end.
-fn answer(mut stream: &TcpStream, state: &Mutex<State>, request: Seen) -> Option<()> {
-    let mut state = state.lock().unwrap();
+fn answer(mut stream: &TcpStream, shared: &Mutex<State>, request: Seen) -> Option<()> {
+    let mut state = shared.lock().unwrap();
     state.seen.push(request.clone());
     let fault = match state.faults.pop_front() {
         Some(fault) => fault,
@@ -171,6 +220,12 @@ fn answer(mut stream: &TcpStream, state: &Mutex<State>, request: Seen) -> Option
             drop(state);
             std::thread::sleep(Duration::from_secs(3600));
             return None;
+        }
+        Fault::Late(by) => {
+            drop(state);
+            std::thread::sleep(*by);
+            state = shared.lock().unwrap();
+            apply(&mut state, &request)
         }
         Fault::Xml(xml) => Reply { status: 200, headers: String::new(), body: xml.clone().into_bytes() },
         _ => apply(&mut state, &request),
@@ -237,7 +292,9 @@ fn apply(state: &mut State, request: &Seen) -> Reply {
     let current = state.objects.get(&key).cloned();
     match request.method.as_str() {
         "PUT" => {
-            match (header("if-none-match"), header("if-match"), &current) {
+            let creates = header("if-none-match").filter(|_| !state.ignored.creates);
+            let replaces = header("if-match").filter(|_| !state.ignored.replaces);
+            match (creates, replaces, &current) {
                 (Some("*"), _, Some(_)) => return error(412, "PreconditionFailed"),
                 (_, Some(_), None) if state.missing_status == 404 => return error(404, "NoSuchKey"),
                 (_, Some(_), None) => return error(412, "PreconditionFailed"),
@@ -259,7 +316,8 @@ fn apply(state: &mut State, request: &Seen) -> Reply {
         _ => match current {
             None => error(404, "NoSuchKey"),
             Some((body, etag)) => {
-                let headers = format!("etag: {etag}\r\nlast-modified: Sun, 29 Nov 2026 21:00:00 GMT\r\n");
+                let date = if state.is_ahead { AHEAD[0] } else { LONG_AGO[0] };
+                let headers = format!("etag: {etag}\r\nlast-modified: {date}\r\n");
                 Reply { status: 200, headers, body }
             }
         },
@@ -286,8 +344,9 @@ fn list(state: &State, query: &str) -> Reply {
         }
         let (body, etag) = &state.objects[key];
         let etag = etag.replace('"', "&quot;");
+        let date = if state.is_ahead { AHEAD[1] } else { LONG_AGO[1] };
         xml += &format!(
-            "<Contents><Key>{key}</Key><LastModified>2026-11-29T21:00:00.000Z</LastModified><ETag>{etag}</ETag><Size>{}</Size></Contents>",
+            "<Contents><Key>{key}</Key><LastModified>{date}</LastModified><ETag>{etag}</ETag><Size>{}</Size></Contents>",
             body.len()
         );
         listed.push(key.clone());

@@ -6,7 +6,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -105,11 +105,13 @@ impl Node {
         node
     }
 
-    fn run(command: Command, data_dir: &Path, arguments: &[String]) -> Node {
+    /// As [`Node::start_with`], by a command that runs `wasmkeep` with the arguments it is given.
+    pub fn run(command: Command, data_dir: &Path, arguments: &[String]) -> Node {
         Node::spawn(command, data_dir, arguments, Stdio::piped())
     }
 
     /// Two shards unless `arguments` say how many, whatever suits the machine: that requests cross shards is tested too.
+    /// Where they sit is the system's to choose unless there is a `--cpuset`.
     fn spawn(mut command: Command, data_dir: &Path, arguments: &[String], stderr: Stdio) -> Node {
         share_compiled_code(data_dir);
         let listen = arguments.iter().find(|argument| argument.starts_with("--listen="));
@@ -117,20 +119,23 @@ impl Node {
         let shards =
             (!arguments.iter().any(|argument| argument.starts_with("--shards="))).then_some("--shards=2");
         let arguments = arguments.iter().filter(|argument| *argument != listen);
+        let places = arguments.clone().any(|argument| argument.starts_with("--cpuset="));
         let mut child = command
-            .args(["serve", listen, "--overprovisioned", "--data-dir"])
+            .args(["serve", listen, "--data-dir"])
             .arg(data_dir)
             .args(arguments)
             .args(shards)
+            .args((!places).then_some("--overprovisioned"))
             .stdout(Stdio::piped())
             .stderr(stderr)
             .spawn()
             .unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let mut reader = child.stderr.take().map(|stderr| follow(stderr, Arc::clone(&log)));
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let line = first_line(child.stdout.take().unwrap()).unwrap_or_default();
         let Some(address) = line.trim().strip_prefix("listening on http://") else {
+            // One that hangs says no more than this.
+            let _ = child.kill();
             let status = child.wait().unwrap();
             if let Some(reader) = reader.take() {
                 reader.join().unwrap();
@@ -320,6 +325,19 @@ pub fn wait(child: &mut Child) -> ExitStatus {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The first line that comes within [`PATIENCE`].
+fn first_line(from: impl Read + Send + 'static) -> Option<String> {
+    let (said, line) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        if BufReader::new(from).read_line(&mut line).is_ok() {
+            // Nobody waits any more when it comes too late.
+            let _ = said.send(line);
+        }
+    });
+    line.recv_timeout(PATIENCE).ok()
 }
 
 /// Waits until `done`; only a hang makes it fail.
