@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpStream},
+    time::Duration,
 };
 
 use crate::support::{self, Node, cluster::Bucket, eventually};
@@ -107,6 +108,34 @@ fn a_client_that_sends_no_more_gets_its_answer_although_its_request_had_to_wait(
     assert!(rest(&mut client).ends_with(&body));
 }
 
+/// Has a client of `by` leave whose event waits behind another one of `owner`'s.
+fn leaves_before_its_turn(owner: &Node, by: &Node, actor: &str) {
+    let path = |rest: &str| format!("/actor/sql/{actor}/{rest}");
+    let first = begin(owner, &format!("GET {} HTTP/1.1\r\nhost: h\r\n\r\n", path("sleep?ms=3000")));
+    eventually("it runs", || owner.metric("wasmkeep_actors_resident", "") >= 1.0);
+    std::thread::sleep(Duration::from_millis(300));
+    let waiting = begin(by, &format!("GET {} HTTP/1.1\r\nhost: h\r\n\r\n", path("set?value=ran")));
+    eventually("it waits", || owner.metric("wasmkeep_mailbox_events", "") == 1.0);
+    rustix::net::sockopt::set_socket_linger(&waiting, Some(Duration::ZERO)).unwrap();
+    drop(waiting);
+    assert_eq!(
+        owner.get(&path("get")).expect(200).json(),
+        "",
+        "{actor}: it ran although its client had left"
+    );
+    drop(first);
+}
+
+// case H6
+#[test]
+fn an_event_whose_client_resets_its_connection_before_its_turn_does_not_run() {
+    let bucket = Bucket::new();
+    let (a, b) = bucket.pair();
+    b.get("/actor/sql/of-b/get").expect(200);
+    leaves_before_its_turn(&b, &b, "of-b");
+    leaves_before_its_turn(&b, &a, "of-b");
+}
+
 // R-FWD-1
 #[test]
 fn through_another_node_a_client_that_sends_no_more_gets_its_answer_too() {
@@ -122,6 +151,10 @@ fn through_another_node_a_client_that_sends_no_more_gets_its_answer_too() {
         let answer = rest(&mut client);
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(&body), "{length}: {answer:.200}");
     }
+    let mut stalled = begin(&a, &post("/actor/sql/of-b/sql", 70_000, "SELECT 1"));
+    b.get("/actor/sql/of-b/get").expect(200);
+    let answer = rest(&mut stalled);
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     let mut stalled = begin(&a, &post("/actor/counter/shared", 10, "four"));
     assert_eq!(b.get("/actor/counter/shared").expect(200).text, "20\n");
     assert_eq!(a.get("/actor/counter/shared").expect(200).text, "20\n");

@@ -40,6 +40,8 @@ pub struct RequestBody {
 
 impl RequestBody {
     pub(super) fn new(incoming: Incoming, shared: Rc<Shared>) -> RequestBody {
+        shared.body_awaited.set(None);
+        shared.body_read_elsewhere.set(false);
         RequestBody { incoming, shared, buffered: Bytes::new(), has_ended: false }
     }
 
@@ -106,6 +108,12 @@ impl RequestBody {
     /// The answer takes its time: its client is watched at once, rather than a turn of the shard later.
     pub(crate) fn watch_client(&self) {
         self.shared.wire.borrow_mut().watch_client();
+    }
+
+    /// Another node reads the body, as its actor does: it judges how long the client may be silent, and this one keeps
+    /// only the time that a buffered body has.
+    pub(crate) fn read_elsewhere(&self) {
+        self.shared.body_read_elsewhere.set(true);
     }
 
     /// The next piece of the body, `None` at its end. Trailers are skipped.

@@ -4,7 +4,7 @@
 //! task, so dropping that task's future drops the handler's work with it.
 
 use super::{
-    Front, Handover, Violation,
+    Config, Front, Handover, Violation,
     answer::{Answering, elsewhere, plain},
     body::{RequestBody, ResponseBody},
     connections::{Member, Parting, Stage, Ticket},
@@ -22,7 +22,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// How a connection ended here.
@@ -47,14 +47,16 @@ enum End {
 const FULL: Violation = Violation::new(503, "the node has as many connections as it may; retry");
 
 impl Shared {
-    /// Whether the handler has waited so long for the body by now; if not, from when its time counts. hyper reads ahead
-    /// of a handler that is busy otherwise, and nobody has to wait for a client then.
-    fn has_waited(&self, long: Duration) -> Result<(), Instant> {
+    /// Whether the handler has waited for the body as long as it does; if not, from when its time counts, less than a
+    /// body's time ago. hyper reads ahead of a handler that is busy otherwise, and nobody has to wait for a client then.
+    fn has_waited(&self, config: &Config) -> Result<(), Instant> {
         let now = Instant::now();
+        let elsewhere = self.body_read_elsewhere.get();
+        let long = if elsewhere { config.buffer_timeout } else { config.body_timeout };
         match self.body_awaited.get() {
             Some(since) if now.saturating_duration_since(since) >= long => Ok(()),
-            Some(since) => Err(since),
-            None => Err(now),
+            Some(since) if !elsewhere => Err(since),
+            Some(_) | None => Err(now),
         }
     }
 
@@ -99,6 +101,7 @@ where
         answered: Cell::new(false),
         violation: Cell::new(None),
         body_awaited: Cell::new(None),
+        body_read_elsewhere: Cell::new(false),
         ended: Cell::new(false),
         upgrade: Cell::new(None),
         lingers: Cell::new(true),
@@ -285,7 +288,7 @@ where
         }
         if limit == Limit::Body
             && !wire.is_buffering()
-            && let Err(since) = self.shared.has_waited(self.front.config().body_timeout)
+            && let Err(since) = self.shared.has_waited(self.front.config())
         {
             wire.await_body_since(since);
             return Poll::Ready(None);

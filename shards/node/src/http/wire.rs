@@ -57,6 +57,8 @@ pub(super) struct Shared {
     pub(super) violation: Cell<Option<Violation>>,
     /// Since when the handler waits for more of the request's body.
     pub(super) body_awaited: Cell<Option<Instant>>,
+    /// It is another node that waits for it.
+    pub(super) body_read_elsewhere: Cell<bool>,
     /// Nothing is read or written any more: a body that is not whole by now never will be.
     pub(super) ended: Cell<bool>,
     /// The answer that takes the connection over.

@@ -21,7 +21,10 @@ use hyper::{
     },
 };
 
-use super::{PeerBody, io::PeerIo};
+use super::{
+    PeerBody,
+    io::{PeerIo, Use},
+};
 use crate::{
     lull::{self, Lulls},
     stream::Stream,
@@ -45,15 +48,15 @@ struct Line {
     /// `None` once it has ended: with it goes what still waited in it, so that whoever waits for that learns of the end.
     /// Apart, as it is large and connections change hands.
     driver: Option<Box<Driver>>,
-    reading: Rc<Cell<Reading>>,
+    used: Rc<Use>,
 }
 
 impl Connection {
     /// Speaks HTTP on a stream from here on.
     pub(super) async fn new(stream: Stream, refused: Refused) -> Result<Self, Error> {
-        let reading = Rc::new(Cell::new(Reading::LookThenWait));
-        let (requests, driver) = handshake(PeerIo::new(stream, Rc::clone(&reading))).await?;
-        let line = Line { driver: Some(Box::new(driver)), reading };
+        let used = Rc::new(Use { reading: Cell::new(Reading::LookThenWait), is_asked: Cell::new(false) });
+        let (requests, driver) = handshake(PeerIo::new(stream, Rc::clone(&used))).await?;
+        let line = Line { driver: Some(Box::new(driver)), used };
         Ok(Self { requests, line, lulls: Lulls::default(), refused })
     }
 
@@ -68,6 +71,7 @@ impl Connection {
         request: Request<PeerBody>,
     ) -> Result<Response<Incoming>, TrySendError<Request<PeerBody>>> {
         let Self { requests, line, lulls, .. } = self;
+        line.used.is_asked.set(true);
         let mut answer = pin!(requests.try_send_request(request));
         let mut is_new = true;
         poll_fn(|cx| {
@@ -99,6 +103,11 @@ impl Connection {
         self.line.drive(cx, Reading::LookThenWait);
     }
 
+    /// The answer to what was asked on it has been read to its end.
+    pub(super) fn rest(&self) {
+        self.line.used.is_asked.set(false);
+    }
+
     /// Whether it is done with what was asked on it.
     pub(super) fn is_ready(&self) -> bool {
         self.line.driver.is_some() && self.requests.is_ready()
@@ -113,7 +122,7 @@ impl Connection {
 
 impl Line {
     fn drive(&mut self, cx: &mut Context<'_>, reading: Reading) {
-        self.reading.set(reading);
+        self.used.reading.set(reading);
         if let Some(driver) = &mut self.driver
             && Pin::new(&mut **driver).poll(cx).is_ready()
         {

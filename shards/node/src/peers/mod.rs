@@ -82,6 +82,7 @@ impl Idle {
 
     /// Keeps a connection whose answer has been read to its end; one on which the request still goes out is closed.
     fn keep(&self, place: Place, connection: Connection) {
+        connection.rest();
         if connection.is_ready() {
             let mut idle = self.0.borrow_mut();
             let connections = idle.entry(place).or_default();
@@ -215,9 +216,9 @@ impl Peers {
         glommio::spawn_local(async move {
             // Ends with the connection, or with a 101.
             if let Ok(parts) = driver.without_shutdown().await {
-                let joint = Joint { stream: parts.io.into_stream(), unread: parts.read_buf };
+                let Some(stream) = parts.io.into_stream() else { return };
                 // Nobody waits for it when the answer was no 101.
-                let _ = join.send(joint);
+                let _ = join.send(Joint { stream, unread: parts.read_buf });
             }
         })
         .detach();

@@ -72,6 +72,7 @@ impl Shard {
     ) -> Result<Response<front::ResponseBody>, (Parts, front::RequestBody)> {
         request_body.watch_client();
         if !request_body.is_end_stream() {
+            request_body.read_elsewhere();
             let length = parts.headers.get(http::header::CONTENT_LENGTH).cloned();
             self.for_peer(&mut parts);
             if let Some(length) = length {

@@ -230,6 +230,15 @@ fn the_cluster_port_serves_nodes_alone(z: &Puppet, b: &Member) {
         let answer = asked(path);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path}: {answer}");
     }
+    // One that says that it sends no more, in TLS and below it, gets its answer.
+    let mut stream = z.keys.connect(b.listener);
+    stream.write_all(get("/actor/counter/of-b").as_bytes()).unwrap();
+    stream.conn.send_close_notify();
+    stream.flush().unwrap();
+    stream.sock.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 /// Opens a socket as a node that relays one.
