@@ -198,11 +198,21 @@ impl ResponseBody {
     }
 
     /// Lets each part that is still to come wait for an answer of `ask`; the body is cut at the first `false`. A whole
-    /// body stays as it is.
+    /// body stays as it is. A part that passes several gates passes the first one first.
     #[must_use]
-    pub fn gated(mut self, ask: impl FnMut() -> Passing + Send + 'static) -> Self {
+    pub fn gated(mut self, mut ask: impl FnMut() -> Passing + Send + 'static) -> Self {
         if let ResponseKind::Streamed { gate, .. } = &mut self.0 {
-            *gate = Some(Box::new(Gate { ask: Box::new(ask), held: None }));
+            let ask: Box<dyn FnMut() -> Passing + Send> = match gate.take() {
+                None => Box::new(ask),
+                Some(first) => {
+                    let mut first = first.ask;
+                    Box::new(move || {
+                        let (first, then) = (first(), ask());
+                        Box::pin(async move { first.await && then.await })
+                    })
+                }
+            };
+            *gate = Some(Box::new(Gate { ask, held: None }));
         }
         self
     }

@@ -185,6 +185,34 @@ fn a_frozen_owner_costs_callers_a_bounded_wait_and_its_actors_move() {
     assert_eq!(b.get("/actor/counter/alice").expect(200).text, "2\n");
 }
 
+// R-LEASE-2, R-LEASE-3
+#[test]
+fn what_was_under_way_when_a_pause_outlived_the_lease_is_not_answered() {
+    let bucket = Bucket::new();
+    let node = bucket.node("a");
+    let path = |actor: usize| format!("/actor/sql/slow{actor}/sleep?ms=5000");
+    for actor in 0..4 {
+        node.get(&format!("/actor/sql/slow{actor}/context")).expect(200);
+    }
+    std::thread::scope(|scope| {
+        let node = &node;
+        let asked: Vec<_> = (0..4).map(|actor| scope.spawn(move || node.get(&path(actor)))).collect();
+        // The events run. All clocks go on while the process stands still, as they do in a suspend.
+        std::thread::sleep(Duration::from_secs(2));
+        node.signal(rustix::process::Signal::STOP);
+        std::thread::sleep(Duration::from_secs(12));
+        node.signal(rustix::process::Signal::CONT);
+        for answer in asked {
+            let answer = answer.join().unwrap();
+            assert_eq!(
+                (answer.status, answer.text.trim()),
+                (500, "the node lost the actor while the event ran")
+            );
+        }
+    });
+    eventually("the node serves again", || node.get("/actor/sql/slow0/context").status == 200);
+}
+
 // R-RST-4, R-RST-5
 #[test]
 fn a_damaged_history_is_an_error_and_leaves_the_local_file_alone() {

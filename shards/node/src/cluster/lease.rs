@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -71,11 +71,30 @@ impl LeaseCell {
         moment_of(self.landed.load(Ordering::Acquire))
     }
 
+    /// The lease that is valid now.
+    pub(crate) fn token(self: &Arc<Self>) -> Option<LeaseToken> {
+        self.epoch().map(|epoch| LeaseToken { cell: Arc::clone(self), epoch })
+    }
+
     /// The epoch of the lease, if it is valid now (R-LEASE-2).
     pub(crate) fn epoch(&self) -> Option<u64> {
         let until = self.until.load(Ordering::Acquire);
         let valid = BucketThreadRuntime.now() < Duration::from_nanos(until);
         valid.then(|| self.epoch.load(Ordering::Acquire))
+    }
+}
+
+/// The lease as it was at one moment. Clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct LeaseToken {
+    cell: Arc<LeaseCell>,
+    epoch: u64,
+}
+
+impl LeaseToken {
+    /// Whether that very lease is valid now, by the clock and not by what anybody has said.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.cell.epoch() == Some(self.epoch)
     }
 }
 
@@ -104,5 +123,23 @@ mod tests {
         lease.renew(4, BucketThreadRuntime.now().saturating_sub(Duration::from_nanos(1)));
         assert_eq!(lease.epoch(), None);
         assert!(lease.landed() > landed && lease.first_landed() == landed);
+    }
+
+    // R-LEASE-2
+    #[test]
+    fn a_token_ends_with_its_lease_whether_or_not_anybody_says_so() {
+        let lease = Arc::new(LeaseCell::default());
+        assert!(lease.token().is_none());
+        let now = || BucketThreadRuntime.now();
+        lease.renew(3, now() + Duration::from_secs(60));
+        let token = lease.token().unwrap();
+        assert!(token.is_valid());
+        lease.renew(3, now() + Duration::from_secs(120));
+        assert!(token.is_valid(), "a renewal is the same lease");
+        // The clock has passed its end, as it has after a suspend, and no timer has fired.
+        lease.until.store(nanos(now().saturating_sub(Duration::from_nanos(1))), Ordering::Release);
+        assert!(!token.is_valid());
+        lease.renew(4, now() + Duration::from_secs(60));
+        assert!(!token.is_valid(), "the next lease is another");
     }
 }

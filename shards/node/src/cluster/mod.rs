@@ -35,7 +35,7 @@ use wasmkeep_replica::HistoryError;
 use wasmkeep_runtime::Runtime;
 use wasmkeep_s3::AnyBucket;
 
-pub(crate) use self::lease::LeaseCell;
+pub(crate) use self::lease::{LeaseCell, LeaseToken};
 use crate::tls::{self, IdentityError};
 
 /// How often a node that starts looks whether the first listing of heartbeats is there.

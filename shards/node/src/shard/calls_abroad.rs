@@ -28,6 +28,7 @@ use wasmkeep_runtime::Runtime;
 use super::{
     Shard, answer, calls,
     elsewhere::{Abroad, Place},
+    leased,
     requests::door,
     route::guest_target,
     sending_on::{Next, SENT_ON_MAX},
@@ -226,11 +227,12 @@ impl Shard {
         parts.uri = guest_target(rest).parse().unwrap_or_else(|_| http::Uri::from_static("/"));
         let (event, answer) = HttpEvent::new(Request::from_parts(parts, RequestBody::full(body)));
         let event = event.called(chain, self.node.now() + patience);
+        let lease = self.lease();
         let exchange = async {
             if self.deliver(callee, event.into()).await.is_err() {
                 return Ran::Ended(Err(CallError::Overloaded));
             }
-            match answer.await {
+            match leased::answered(answer.await, lease) {
                 Ok(answer) => Ran::Ended(calls::whole(answer).await),
                 Err(Unanswered::Refused(NotRun::NotHeld(_))) => Ran::NotExecuted(NotExecuted::Elsewhere),
                 Err(Unanswered::Refused(NotRun::Stopping)) => Ran::NotExecuted(NotExecuted::Stopping),

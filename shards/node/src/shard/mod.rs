@@ -12,6 +12,7 @@ mod guest;
 mod handing_on;
 mod instances;
 mod keeping;
+mod leased;
 mod relaying;
 mod replica;
 mod requests;

@@ -9,12 +9,18 @@ use wasmkeep_replica::{GivenUp, Guest, Session, SessionConfig, SessionError, Sna
 use wasmkeep_storage::{Config, Database, Error};
 
 use super::gate::Gate;
-use crate::{cluster::Cluster, metrics::ClusterMetrics, runtime::OffloadPool};
+use crate::{
+    cluster::{Cluster, LeaseToken},
+    metrics::ClusterMetrics,
+    runtime::OffloadPool,
+};
 
 /// An open actor's way to the bucket.
 pub(crate) struct Replica {
     session: Rc<Session<Cluster>>,
     metrics: ClusterMetrics,
+    /// It was opened under.
+    lease: LeaseToken,
     /// What the actor says waits here, if its class asks for it.
     gate: Option<Rc<Gate>>,
 }
@@ -36,6 +42,8 @@ pub(super) async fn open(
     durability: Durability,
 ) -> Result<(Database, Rc<Replica>), Refusal> {
     let Means { cluster, offload, config, metrics, book } = means;
+    // Before it is taken: on a later lease it would have to be taken again.
+    let lease = cluster.lease.token().ok_or_else(no_lease)?;
     let is_gated = durability == Durability::Gate;
     let booked_ms = {
         let (book, actor) = (Rc::clone(book), actor.clone());
@@ -46,7 +54,7 @@ pub(super) async fn open(
     match Session::open(cluster, config, actor, path).await {
         Ok((database, session)) => {
             let gate = is_gated.then(|| Gate::new(session.taken().txid));
-            Ok((database, Rc::new(Replica { session, metrics: metrics.clone(), gate })))
+            Ok((database, Rc::new(Replica { session, metrics: metrics.clone(), lease, gate })))
         }
         Err(error) => {
             if matches!(error, SessionError::Take(TakeError::Denied(Denial::Owned(_)))) {
@@ -105,9 +113,14 @@ impl Replica {
         self.session.generation()
     }
 
+    /// The lease it was opened under.
+    pub(crate) fn lease(&self) -> &LeaseToken {
+        &self.lease
+    }
+
     /// Whether events of the actor may run (R-LEASE-2, R-REPL-4).
     pub(crate) fn stands(&self) -> bool {
-        self.session.stands()
+        self.session.stands() && self.lease.is_valid()
     }
 
     /// Sends what was committed on its way, and the snapshot that is due (R-REPL-1).

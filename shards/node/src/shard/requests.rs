@@ -14,6 +14,7 @@ use super::{
     MESH_WAIT, Message, Shard,
     answer::{self, Guest},
     body::{self, Pump},
+    leased,
     route::{self, Route, guest_target},
 };
 use crate::{http as front, runtime::Label, socket};
@@ -145,10 +146,12 @@ impl Shard {
         }
         let target = guest_target(rest);
         let owner = shard_of(id.hash(), self.context.count);
+        let lease = self.lease();
         if owner == self.context.index {
             let (event, answer) = HttpEvent::new(for_guest(parts, &target, body::local(request_body)));
             self.dispatch(id, event.into());
-            return answer.await.unwrap_or_else(|why| answer::unanswered(&why, Guest::Actor));
+            return leased::answered(answer.await, lease)
+                .unwrap_or_else(|why| answer::unanswered(&why, Guest::Actor));
         }
         let (guest_body, moving) = body::remote(request_body);
         *pump = moving;
@@ -156,7 +159,8 @@ impl Shard {
         if let Err(error) = self.deliver(id, event.into()).await {
             return answer::retry_later(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
         }
-        pumping(answer, pump).await.unwrap_or_else(|why| answer::unanswered(&why, Guest::Actor))
+        let answer = pumping(answer, pump).await;
+        leased::answered(answer, lease).unwrap_or_else(|why| answer::unanswered(&why, Guest::Actor))
     }
 
     pub(super) fn refused_access(&self, id: &ActorId) -> Option<Response<ResponseBody>> {

@@ -4,6 +4,7 @@ use std::rc::{Rc, Weak};
 
 use http::{HeaderValue, Response, StatusCode, request::Parts};
 use http_body::Body;
+use wasmkeep_actor::Failure;
 use wasmkeep_host::{ActorEvent, Hooks, Mistake, SocketOpen, Unanswered, headers_for_hook};
 use wasmkeep_protocol::{ActorId, placement::shard_of};
 
@@ -88,8 +89,12 @@ impl Shard {
         self.keep_sweeping_rooms();
         let headers = headers_for_hook(parts.headers);
         let (event, opened) = SocketOpen::new(hold.id(), guest_target(rest).into_owned(), headers);
+        let lease = self.lease();
         self.dispatch(id, ActorEvent::SocketOpen(event));
         let protocol = match opened.await {
+            Ok(_) if lease.is_some_and(|lease| !lease.is_valid()) => {
+                return plain(answer::unanswered(&Unanswered::Failed(Failure::Lost), answer::Guest::Actor));
+            }
             Ok(Ok(protocol)) => protocol,
             Ok(Err(status)) => return plain(turned_away(status)),
             Err(why) => return plain(answer::unanswered(&why, answer::Guest::Actor)),

@@ -28,6 +28,7 @@ use super::{
     ahead::Ahead,
     gate::{self, Gated, GatedCalls, GatedOutbound, GatedSockets},
     guest::{MemoryMeter, MeteredInstance},
+    leased::{LeasedCalls, LeasedOutbound},
     replica::{self, Means, Replica},
 };
 use crate::{
@@ -164,16 +165,22 @@ impl ShardWorld {
         })
     }
 
-    /// The setting with the actor's gate before every way out, if it has one.
+    /// The setting with the node's lease before every way out, and the actor's gate before that, if it has one.
     fn gated(&self, id: &ActorId, mut setting: Setting) -> Setting {
         let Some(replica) = self.replica(id) else { return setting };
+        let lease = || replica.lease().clone();
+        setting.calls =
+            setting.calls.map(|calls| Rc::new(LeasedCalls { calls, lease: lease() }) as Rc<dyn Calls>);
+        setting.outbound = setting
+            .outbound
+            .map(|outbound| Arc::new(LeasedOutbound { outbound, lease: lease() }) as Arc<dyn Outbound>);
         let Some(gate) = replica.gate() else { return setting };
         let calls = setting.calls.take();
         setting.calls = calls.map(|calls| Rc::new(GatedCalls { calls, door: gate.door() }) as Rc<dyn Calls>);
         let outbound = setting.outbound.take();
         setting.outbound = outbound
             .map(|outbound| Arc::new(GatedOutbound { outbound, door: gate.door() }) as Arc<dyn Outbound>);
-        setting.sockets = Some(Rc::new(GatedSockets::new(self.sockets.of(id), gate)));
+        setting.sockets = Some(Rc::new(GatedSockets::new(self.sockets.of(id, Some(lease())), gate)));
         setting
     }
 
@@ -277,7 +284,8 @@ impl World for ShardWorld {
         let version = code.version.id().to_owned();
         let generation = self.replica(id).map_or(0, |replica| replica.generation());
         let identity = self.identity(&id.class, &id.name.to_string(), generation, &code);
-        let sockets = Rc::new(self.sockets.of(id)) as Rc<dyn wasmkeep_host::Sockets>;
+        let lease = self.replica(id).map(|replica| replica.lease().clone());
+        let sockets = Rc::new(self.sockets.of(id, lease)) as Rc<dyn wasmkeep_host::Sockets>;
         let setting = self.setting(identity, Some(Rc::clone(database)), Some(sockets), &code.env);
         let setting = self.gated(id, setting);
         let started = match self.instance_for(&id.class, &code, &setting) {

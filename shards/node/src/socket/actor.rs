@@ -10,17 +10,20 @@ use super::{
     line::Input,
     registry::{Note, Socket, Sockets},
 };
+use crate::cluster::LeaseToken;
 
 /// The sockets of one actor. It outlives none of its instances; the sockets do.
 pub(crate) struct ActorSockets {
     sockets: Sockets,
     actor: ActorId,
+    /// What the actor says leaves only on it, on a node with one (R-LEASE-2).
+    lease: Option<LeaseToken>,
 }
 
 impl Sockets {
     /// Those of `actor`, for its code.
-    pub(crate) fn of(&self, actor: &ActorId) -> ActorSockets {
-        ActorSockets { sockets: self.clone(), actor: actor.clone() }
+    pub(crate) fn of(&self, actor: &ActorId, lease: Option<LeaseToken>) -> ActorSockets {
+        ActorSockets { sockets: self.clone(), actor: actor.clone(), lease }
     }
 }
 
@@ -49,7 +52,14 @@ impl ActorSockets {
         self.send_frame(to.iter().filter_map(|socket| self.sockets.find(&self.actor, *socket)), &frame)
     }
 
+    fn may_say(&self) -> bool {
+        self.lease.as_ref().is_none_or(LeaseToken::is_valid)
+    }
+
     fn send_frame(&self, to: impl Iterator<Item = Rc<Socket>>, frame: &Frame) -> u32 {
+        if !self.may_say() {
+            return 0;
+        }
         let mut count = 0;
         for socket in to {
             self.sockets.step(&socket, Input::Send(frame.clone()));
@@ -88,7 +98,7 @@ impl wasmkeep_host::Sockets for ActorSockets {
     }
 
     fn send(&self, socket: u64, message: Message) -> Result<(), SocketGone> {
-        let socket = self.sockets.find(&self.actor, socket).ok_or(SocketGone)?;
+        let socket = self.sockets.find(&self.actor, socket).filter(|_| self.may_say()).ok_or(SocketGone)?;
         self.sockets.step(&socket, Input::Send(frame(message)));
         if !socket.line.borrow().is_open() {
             return Err(SocketGone);
@@ -110,8 +120,11 @@ impl wasmkeep_host::Sockets for ActorSockets {
     }
 
     fn close(&self, socket: u64, code: u16, reason: &str) -> Result<(), SocketGone> {
-        let socket =
-            self.sockets.find(&self.actor, socket).filter(|socket| socket.is_in()).ok_or(SocketGone)?;
+        let socket = self
+            .sockets
+            .find(&self.actor, socket)
+            .filter(|socket| socket.is_in() && self.may_say())
+            .ok_or(SocketGone)?;
         self.sockets.close(&socket, code, reason);
         Ok(())
     }
