@@ -110,7 +110,10 @@ impl<W: World> Actors<W> {
                 let actors = self.clone();
                 self.world.spawn(id, async move { actors.live(actor).await });
             }
-            Err(refusal) => event.refuse(&refusal),
+            Err(refusal) => {
+                event.refuse(&refusal);
+                self.world.not_admitted(id);
+            }
         }
     }
 
@@ -318,7 +321,7 @@ impl<W: World> Actors<W> {
 
     async fn open(&self, actor: &Actor<W>, body: &mut Body<W>) -> Result<(), Refusal> {
         if std::mem::replace(&mut body.gave_place, false) {
-            self.find_place()?;
+            self.find_place().inspect_err(|_| self.world.not_admitted(&actor.id))?;
         }
         self.let_others_leave().await;
         actor.lost.set(false);

@@ -60,6 +60,9 @@ pub trait World: 'static {
         database.close(self.offload())
     }
 
+    /// An actor was not let in: it is not opened, whoever prepared for that.
+    fn not_admitted(&self, _id: &ActorId) {}
+
     /// Removes a deleted actor's files; its database is closed already.
     fn erase(&self, id: &ActorId) -> impl Future<Output = ()>;
 

@@ -13,7 +13,7 @@ mod timeline;
 
 use std::{fmt, str::FromStr};
 
-pub use collection::collect;
+pub use collection::{collect, erase};
 pub use restore_plan::{Broken, Plan, lead_to, restore, restore_around};
 pub use timeline::{State, Timeline, timeline};
 

@@ -46,6 +46,10 @@ pub const RELEASE_RETRY: Duration = Duration::from_secs(1);
 /// to retry.
 pub const OWNER_WRITES_MAX: u32 = 3;
 
+/// How long a node keeps an actor that it took for a request and that is not being opened. After that it gives it up, at
+/// the next look, one second later at most (R-OWN-1).
+pub const CLAIM_UNUSED_MAX: Duration = Duration::from_secs(5);
+
 /// How long a node waits for a connection to another (R-FWD-3).
 pub const FORWARD_CONNECT: Duration = Duration::from_secs(5);
 
@@ -215,6 +219,13 @@ pub const RESTORE_AHEAD_BYTES: u64 = 4 << 20;
 /// Restores of a node that check and write what they have read at once. Each takes a core while it does, from the
 /// shards where there are no others; two do more than a gigabyte a second.
 pub const RESTORES_APPLIED_AT_ONCE: usize = 2;
+
+/// Passes over actors' histories that delete what is not needed any more, on a node at once (R-HIST-1).
+pub const HISTORY_PASSES_MAX: usize = 4;
+
+/// Pauses before the erasure of a deleted actor's history is tried again after an error (R-DEL-1).
+pub const ERASE_PAUSES: [Duration; 4] =
+    [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(30)];
 
 /// Tries of one file's read in one restore (R-RST-2).
 pub const RESTORE_TRIES_MAX: u32 = 3;

@@ -53,12 +53,23 @@ pub(crate) struct Cable {
     pub(crate) requests: Rc<Cell<usize>>,
     /// Time each request takes.
     pub(crate) delay: Rc<Cell<Duration>>,
+    /// So many of the next deletes are refused.
+    pub(crate) refused_deletes: Rc<Cell<usize>>,
+    /// Puts that came through.
+    pub(crate) puts: Rc<Cell<usize>>,
 }
 
 impl Cable {
     pub(crate) fn new() -> Self {
         let bucket = Rc::new(MemoryBucket::new());
-        Self { bucket, cut: Rc::default(), requests: Rc::default(), delay: Rc::default() }
+        Self {
+            bucket,
+            cut: Rc::default(),
+            requests: Rc::default(),
+            delay: Rc::default(),
+            refused_deletes: Rc::default(),
+            puts: Rc::default(),
+        }
     }
 
     pub(crate) fn another(&self) -> Self {
@@ -87,11 +98,16 @@ impl Bucket for Cable {
 
     async fn put(&self, key: &Key, body: Bytes, condition: &Precondition) -> Outcome {
         self.pass().await;
+        self.puts.set(self.puts.get() + 1);
         self.bucket.put(key, body, condition).await
     }
 
     async fn delete(&self, key: &Key) -> Result<(), Failure> {
         self.pass().await;
+        if let Some(left) = self.refused_deletes.get().checked_sub(1) {
+            self.refused_deletes.set(left);
+            return Err(Failure::Refused("not now".to_owned()));
+        }
         self.bucket.delete(key).await
     }
 

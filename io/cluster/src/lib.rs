@@ -8,6 +8,7 @@
 //!
 //! Futures are not `Send`: everything of one node runs on one thread.
 
+mod back_off;
 mod heartbeats;
 #[cfg(test)]
 mod kit;
@@ -22,4 +23,4 @@ mod sweeps;
 pub use member::{Member, Told};
 pub use ownership::{LeaseView, OwnershipManager};
 pub use secret::cluster_secret;
-pub use service::{ClusterEvent, ClusterService, LaneBuckets, ServiceConfig};
+pub use service::{ClusterEvent, ClusterService, Existence, LaneBuckets, ServiceConfig};

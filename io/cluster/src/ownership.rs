@@ -21,7 +21,7 @@ use wasmkeep_protocol::{
     clock::Moment,
     lease::{Identity, Timing, ValidLease},
     object_keys,
-    ownership::{Claim, Context, Denial, Effect, Input},
+    ownership::{Claim, Context, Denial, Effect, Input, Owner, owner_of},
     records::{Hold, NodeRecord, OwnerRecord},
     store::Found,
     view::View,
@@ -55,15 +55,19 @@ pub struct OwnershipManager<B, S, M> {
     inbox: RefCell<VecDeque<(ActorId, Input)>>,
     driver: RefCell<Option<Waker>>,
     when_empty: RefCell<Option<Waker>>,
+    /// The last round given to an entry. It outlives them: an actor's next entry is not taken for its last one.
+    rounds: Cell<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
     claim: Claim,
     waiting: Vec<Waiting>,
-    /// Counts what makes requests under way meaningless; an answer to an older one is dropped.
+    /// What makes requests under way meaningless gives it another; an answer to one of an older round is dropped.
     round: u64,
     due: Option<Moment>,
+    /// A release was asked for that is not carried out yet: the hold is over all the same.
+    is_ending: bool,
 }
 
 /// Somebody who wants the actor.
@@ -112,6 +116,7 @@ impl<B: Bucket, S: Runtime, M: LeaseView> OwnershipManager<B, S, M> {
             inbox: RefCell::default(),
             driver: RefCell::default(),
             when_empty: RefCell::default(),
+            rounds: Cell::new(0),
         }
     }
 
@@ -145,7 +150,7 @@ impl<B: Bucket, S: Runtime, M: LeaseView> OwnershipManager<B, S, M> {
         let (answer, mut answered) = oneshot::channel();
         let (writing, mut writes) = mpsc::unbounded();
         let waiting = Waiting { answer, writing };
-        self.claims.borrow_mut().entry(actor.clone()).or_default().waiting.push(waiting);
+        self.entry(&mut self.claims.borrow_mut(), actor).waiting.push(waiting);
         self.say(actor.clone(), Input::Want { fresh });
         let mut looking = None;
         let taken = poll_fn(|cx| {
@@ -176,15 +181,41 @@ impl<B: Bucket, S: Runtime, M: LeaseView> OwnershipManager<B, S, M> {
         }
     }
 
+    /// Whether the actor's record, as `bucket`, any way to it, has it now, names another node that may still have it;
+    /// nothing is taken. `None`: the bucket does not say.
+    pub async fn is_others(&self, bucket: &B, actor: &ActorId) -> Option<bool> {
+        let key = key(&object_keys::owner(&self.tenant, actor));
+        match read(bucket, &self.runtime, self.timing.timeout, &key, OwnerRecord::decode).await {
+            Found::Failed => None,
+            Found::Absent => Some(false),
+            // Whoever takes it says what is wrong with it.
+            Found::Object(_, Err(_)) => Some(true),
+            Found::Object(_, Ok(record)) => {
+                let moment = now(&self.runtime).moment;
+                let owner = owner_of(&record, &self.identity.node, &self.lease_view.view(), moment);
+                Some(!matches!(owner, Owner::Nobody | Owner::Ourselves))
+            }
+        }
+    }
+
     /// The generation of the hold, while it stands: its lease is valid and the actor was not given up.
     pub fn generation(&self, actor: &ActorId) -> Option<u64> {
         let lease = self.lease_view.lease()?;
-        self.claims.borrow().get(actor)?.claim.held(&lease)
+        self.claims.borrow().get(actor).filter(|entry| !entry.is_ending)?.claim.held(&lease)
     }
 
-    /// Gives the actor up: it is closed, and its last event uploaded. Tried again until it lands.
+    /// Whether the actor was taken and neither given up nor lost since, whatever the lease says at this moment.
+    pub fn holds(&self, actor: &ActorId) -> bool {
+        self.claims.borrow().get(actor).is_some_and(|entry| !entry.is_ending && entry.claim.holds())
+    }
+
+    /// Gives the actor up: it is closed, and its last event uploaded. The hold is over from here on; that the record
+    /// says so is tried again until it lands.
     pub fn release(&self, actor: &ActorId) {
-        self.say(actor.clone(), Input::Release);
+        if let Some(entry) = self.claims.borrow_mut().get_mut(actor) {
+            entry.is_ending = true;
+            self.say(actor.clone(), Input::Release);
+        }
     }
 
     /// Gives every actor up.
@@ -225,6 +256,15 @@ impl<B: Bucket, S: Runtime, M: LeaseView> OwnershipManager<B, S, M> {
         .await;
     }
 
+    fn next_round(&self) -> u64 {
+        self.rounds.set(self.rounds.get() + 1);
+        self.rounds.get()
+    }
+
+    fn entry<'a>(&self, claims: &'a mut HashMap<ActorId, Entry>, actor: &ActorId) -> &'a mut Entry {
+        claims.entry(actor.clone()).or_insert_with(|| Entry { round: self.next_round(), ..Entry::default() })
+    }
+
     fn say(&self, actor: ActorId, input: Input) {
         self.inbox.borrow_mut().push_back((actor, input));
         if let Some(driver) = self.driver.borrow_mut().take() {
@@ -256,9 +296,11 @@ impl<B: Bucket, S: Runtime, M: LeaseView> OwnershipManager<B, S, M> {
     fn step<'a>(&'a self, actor: &ActorId, input: Input, requests: &mut Requests<'a>) {
         let context_view = self.lease_view.view();
         let mut claims = self.claims.borrow_mut();
-        let entry = claims.entry(actor.clone()).or_default();
-        if input == Input::Lapsed {
-            entry.round += 1;
+        let entry = self.entry(&mut claims, actor);
+        match input {
+            Input::Lapsed => entry.round = self.next_round(),
+            Input::Release => entry.is_ending = false,
+            _ => {}
         }
         let context = Context {
             now: now(&self.runtime).moment,

@@ -4,6 +4,9 @@
 //! Runs on one thread; whoever is on another reaches it by jobs. Owns which stream belongs to which hold. Decides
 //! nothing about leases and records, and runs no event.
 
+mod erasing;
+mod holding;
+
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -26,21 +29,22 @@ use lru::LruCache;
 use wasmkeep_bucket::Bucket;
 use wasmkeep_protocol::{
     ActorId, Tenant,
-    alarm::{Outlook, Post},
+    alarm::Post,
     history::Point,
     lease::{Exit, Identity, Timing, ValidLease},
     object_keys,
-    ownership::Denial,
     records::Presence,
     view::View,
 };
 use wasmkeep_replica::{
-    Commit, Content, Entries, Flags, GivenUp, History, HistoryError, Hold, Need, ReadBudget, RestoreError,
-    Restorer, Subject, TakeError, Taken, Uploader, Ways, collect,
+    Commit, Entries, Flags, GivenUp, History, HistoryError, Hold, Need, ReadBudget, RestoreError, Restorer,
+    Subject, Uploader, Ways,
 };
 use wasmkeep_runtime::Runtime;
 
+use self::erasing::{Erasure, Passes};
 use crate::{
+    back_off::BackOff,
     member::{Member, Told},
     ownership::{LeaseView, OwnershipManager},
     snapshot_waits::SnapshotWaits,
@@ -81,6 +85,17 @@ pub struct ServiceConfig {
     pub pages_max: u32,
 }
 
+/// Whether an actor exists, as far as a node knows that does not run it (R-ACC-1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existence {
+    /// It is open here, or the bucket has data of it.
+    Sure,
+    /// Another node may have it, and knows.
+    Elsewhere,
+    /// It does not.
+    Not,
+}
+
 /// What the service tells the node around it.
 #[derive(Debug)]
 pub enum ClusterEvent {
@@ -113,6 +128,16 @@ struct Stream<B: Bucket, R: Runtime> {
     generation: u64,
     uploader: Uploader<B, R, Held<B, R>>,
     flags: Arc<Flags>,
+    /// The opening that began them.
+    opening: u64,
+}
+
+impl<B: Bucket, R: Runtime> Stream<B, R> {
+    /// Nothing is uploaded any more, and no event of the actor runs.
+    fn end(&self) {
+        self.flags.ended.store(true, Ordering::Release);
+        self.uploader.close();
+    }
 }
 
 /// Whether this hold of an actor stands.
@@ -159,6 +184,16 @@ pub struct ClusterService<B: Bucket, R: Runtime> {
     streams: RefCell<HashMap<ActorId, Rc<Stream<B, R>>>>,
     /// Histories of actors that are being opened. One that is missing when it is wanted is listed again.
     looked: RefCell<LruCache<ActorId, History>>,
+    /// Openings under way of each actor: taken, and neither begun nor given up.
+    openings: RefCell<HashMap<ActorId, Vec<u64>>>,
+    openings_begun: Cell<u64>,
+    /// Actors that were taken and that nobody has begun to open, and until when that is waited for.
+    claimed: RefCell<HashMap<ActorId, Duration>>,
+    watching_claims: Cell<bool>,
+    back_off: BackOff,
+    /// Deletions whose history is being erased. Their holds stand until that has ended.
+    erasing: RefCell<HashMap<ActorId, Vec<Erasure<B, R>>>>,
+    passes: Passes,
     snapshot_waits: SnapshotWaits,
     pub(crate) entries: Entries,
     /// The sweeps, which wait for another view.
@@ -201,6 +236,13 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
             restorer,
             streams: RefCell::default(),
             looked: RefCell::new(LruCache::new(LOOKED_MAX)),
+            openings: RefCell::default(),
+            openings_begun: Cell::default(),
+            claimed: RefCell::default(),
+            watching_claims: Cell::default(),
+            back_off: BackOff::default(),
+            erasing: RefCell::default(),
+            passes: Passes::default(),
             snapshot_waits: SnapshotWaits::new(),
             entries,
             viewing: Cell::default(),
@@ -252,9 +294,9 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
                 streams.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
                 for (actor, stream) in streams {
                     self.snapshot_waits.keep(&actor, stream.generation, stream.uploader.schedule());
-                    stream.flags.ended.store(true, Ordering::Release);
-                    stream.uploader.close();
+                    stream.end();
                 }
+                self.claimed.borrow_mut().clear();
                 self.notify(ClusterEvent::Lapsed);
             }
             Told::EndEvents => self.notify(ClusterEvent::EndEvents),
@@ -278,33 +320,10 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
         object_keys::history_folder(&self.config.tenant, actor)
     }
 
-    /// Takes the actor without looking at its history.
-    ///
-    /// # Errors
-    /// [`Denial`].
-    pub async fn claim(&self, actor: &ActorId, fresh: bool) -> Result<u64, Denial> {
-        self.ownership.take(actor, fresh).await
-    }
-
     /// Whether another node has the actor, or had it last, by its record (R-WS-2).
     pub async fn is_elsewhere(&self, actor: &ActorId) -> bool {
         let holder = self.ownership.last_holder(&self.buckets.housekeeping, actor).await;
         holder.is_some_and(|holder| holder != self.config.identity.node)
-    }
-
-    /// Takes the actor and looks at its history (R-RST-1).
-    ///
-    /// # Errors
-    /// [`TakeError`].
-    pub async fn take(&self, actor: &ActorId) -> Result<Taken, TakeError> {
-        let folder = self.folder(actor);
-        let taking = self.ownership.take_and_look(actor, false, || self.restorer.look(&folder));
-        let (generation, history) = taking.await.map_err(TakeError::Denied)?;
-        let history = history?;
-        let end = history.end().unwrap_or(Point::START);
-        let uploads = history.uploads_since_snapshot();
-        self.looked.borrow_mut().put(actor.clone(), history);
-        Ok(Taken { generation, end, uploads })
     }
 
     /// Whether the bucket has data of the actor.
@@ -327,15 +346,24 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
     }
 
     /// Begins the uploads of an actor that is open at `at` with an alarm at `alarm_ms`.
+    ///
+    /// # Errors
+    /// [`GivenUp::NotHeld`]: the hold `generation` has ended meanwhile, so the actor must not run (R-OWN-1).
     pub fn begin(
-        &self,
+        self: &Rc<Self>,
         actor: &ActorId,
         generation: u64,
         at: Point,
         uploads: u64,
         alarm_ms: Option<u64>,
-    ) -> Arc<Flags> {
-        self.looked.borrow_mut().pop(actor);
+    ) -> Result<Arc<Flags>, GivenUp> {
+        let opening = self.opening_under_way(actor);
+        let (Some(opening), true) = (opening, self.ownership.generation(actor) == Some(generation)) else {
+            return Err(GivenUp::NotHeld);
+        };
+        // There is none, unless an earlier opening of the same hold left it.
+        self.end_stream(actor);
+        self.begun(actor);
         let schedule = self.snapshot_waits.resume(actor, generation, uploads);
         let ways = Ways {
             urgent: self.buckets.durable.clone(),
@@ -349,17 +377,17 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
         // What is due is made at the actor's first event, whatever that does (R-REPL-3).
         let snapshot_due = uploader.snapshot_due().into();
         let flags = Arc::new(Flags { snapshot_due, ..Flags::default() });
-        let stream = Rc::new(Stream { generation, uploader, flags: Arc::clone(&flags) });
+        let stream = Rc::new(Stream { generation, opening, uploader, flags: Arc::clone(&flags) });
         self.streams.borrow_mut().insert(actor.clone(), Rc::clone(&stream));
-        let (notify, actor) = (Rc::clone(&self.notify), actor.clone());
+        let (service, actor) = (Rc::clone(self), actor.clone());
         self.runtime.spawn(async move {
             let why = stream.uploader.run().await;
-            stream.flags.ended.store(true, Ordering::Release);
-            if why != GivenUp::Closed {
-                notify(ClusterEvent::GivenUp(actor, why.to_string()));
+            let had_ended = stream.flags.ended.swap(true, Ordering::AcqRel);
+            if why != GivenUp::Closed && !had_ended {
+                service.notify(ClusterEvent::GivenUp(actor, why.to_string()));
             }
         });
-        flags
+        Ok(flags)
     }
 
     /// What transaction `txid`, sent before, says of the alarm.
@@ -435,83 +463,27 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
     ///
     /// # Errors
     /// [`GivenUp`].
-    pub async fn snapshot(&self, actor: &ActorId, at: Point, body: Bytes) -> Result<bool, GivenUp> {
+    pub async fn snapshot(self: &Rc<Self>, actor: &ActorId, at: Point, body: Bytes) -> Result<bool, GivenUp> {
         let stream = self.stream(actor)?;
         let landed = stream.uploader.snapshot(at, body).await;
         // The actor stood still, so nobody has read what it said meanwhile.
         stream.flags.snapshot_due.store(stream.uploader.snapshot_due(), Ordering::Release);
         if landed {
-            self.collect(actor, self.config.retention);
+            self.collect(actor, stream.generation);
         }
         Ok(landed)
-    }
-
-    fn collect(&self, actor: &ActorId, retention: Duration) {
-        let Some(generation) = self.ownership.generation(actor) else { return };
-        let held = self.held(actor, generation);
-        let (bucket, folder) = (self.buckets.housekeeping.clone(), self.folder(actor));
-        let (runtime, notify) = (self.runtime.clone(), Rc::clone(&self.notify));
-        self.runtime.spawn(async move {
-            match collect(&bucket, &runtime, &folder, generation, retention, &held).await {
-                Ok(deleted) => notify(ClusterEvent::Collected { deleted, failed: false }),
-                Err(error) => {
-                    tracing::warn!(folder, %error, "collecting history ended early; the next snapshot tries again");
-                    notify(ClusterEvent::Collected { deleted: error.deleted(), failed: true });
-                }
-            }
-        });
-    }
-
-    /// Ends the uploads of an actor that was closed, and gives it up.
-    pub fn finish(&self, actor: &ActorId) {
-        self.end_stream(actor);
-        self.ownership.release(actor);
     }
 
     fn end_stream(&self, actor: &ActorId) {
         if let Some(stream) = self.streams.borrow_mut().remove(actor) {
             self.snapshot_waits.keep(actor, stream.generation, stream.uploader.schedule());
             self.entries.closed(actor, stream.uploader.posts());
-            stream.uploader.close();
+            stream.end();
         }
     }
 
-    /// Records that the actor was deleted as transaction `txid`, erases its history in the background and gives it
-    /// up (R-DEL-1).
-    ///
-    /// # Errors
-    /// [`GivenUp`]: it may or may not be recorded.
-    pub async fn delete(self: &Rc<Self>, actor: &ActorId, to: Point) -> Result<(), GivenUp> {
-        let deleted = async {
-            let stream = self.stream(actor)?;
-            let alarm = Outlook::exact(None);
-            stream.uploader.push(Commit { to, content: Content::Deleted, alarm })?;
-            stream.uploader.landed(to.txid, Need::Durable).await.map(|()| stream)
-        };
-        let ended = deleted.await;
-        // Before the history is erased: the actor may come back meanwhile, with uploads of its own.
-        self.end_stream(actor);
-        self.entries.deleted(actor);
-        match (&ended, self.ownership.generation(actor)) {
-            (Ok(stream), Some(generation)) => {
-                self.runtime.spawn(Rc::clone(self).erase(actor.clone(), generation, Rc::clone(stream)));
-            }
-            _ => self.ownership.release(actor),
-        }
-        ended.map(drop)
-    }
-
-    async fn erase(self: Rc<Self>, actor: ActorId, generation: u64, stream: Rc<Stream<B, R>>) {
-        let (held, folder) = (self.held(&actor, generation), self.folder(&actor));
-        let bucket = &self.buckets.housekeeping;
-        let erased = collect(bucket, &self.runtime, &folder, generation, Duration::ZERO, &held).await;
-        if let Err(error) = erased {
-            tracing::warn!(%error, "the history of a deleted actor could not be erased whole");
-        }
-        stream.uploader.clear_up().await;
-        if !self.streams.borrow().contains_key(&actor) {
-            self.ownership.release(&actor);
-        }
+    fn is_current(&self, actor: &ActorId, stream: &Rc<Stream<B, R>>) -> bool {
+        self.streams.borrow().get(actor).is_some_and(|current| Rc::ptr_eq(current, stream))
     }
 
     /// A clean stop begins: nothing more is taken (R-LEASE-6).
@@ -523,8 +495,16 @@ impl<B: Bucket + Clone + 'static, R: Runtime> ClusterService<B, R> {
     /// Every actor of every shard is closed: gives up what is still held, then the lease.
     pub async fn closed(&self) {
         self.member.actors_closed();
+        let mut open: Vec<ActorId> = self.streams.borrow().keys().cloned().collect();
+        open.sort_unstable();
+        for actor in open {
+            self.end_stream(&actor);
+        }
         self.ownership.release_all();
         self.ownership.all_released().await;
         self.member.records_released();
     }
 }
+
+#[cfg(test)]
+mod tests;

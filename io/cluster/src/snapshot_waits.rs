@@ -137,7 +137,8 @@ mod tests {
             tokio::task::spawn_local(async move { living.live().await });
             secs(20).await;
             let first = service.take(&actor(1)).await.unwrap();
-            service.begin(&actor(1), first.generation, Point::START, 64, None);
+            service.begin(&actor(1), first.generation, Point::START, 64, None).unwrap();
+            first.opening.begun();
             upload.cut.set(true);
             let at = Point { txid: 64, checksum: 1 };
             assert!(!service.snapshot(&actor(1), at, "x".into()).await.unwrap());
@@ -148,7 +149,8 @@ mod tests {
             secs(10).await;
             let second = service.take(&actor(1)).await.unwrap();
             assert_eq!(second.generation, first.generation + 1);
-            service.begin(&actor(1), second.generation, Point::START, 64, None);
+            service.begin(&actor(1), second.generation, Point::START, 64, None).unwrap();
+            second.opening.begun();
             assert!(service.snapshot_schedule(&actor(1)).unwrap().has_wait());
         });
     }

@@ -33,11 +33,13 @@ pub use entries::Entries;
 pub use history::{History, HistoryError, look};
 pub use hold::Hold;
 pub use read::ReadFailure;
-pub use reaper::{CollectError, collect};
+pub use reaper::{CollectError, collect, erase};
 pub use restore::{RestoreError, Restored, Restorer};
 pub use send::UploadError;
 pub use session::{
-    BucketSide, Flags, Guest, Session, SessionConfig, SessionError, Snapshot, TakeError, Taken,
+    BucketSide, Flags, Guest, Opened, Opening, Session, SessionConfig, SessionError, Snapshot, TakeError,
+    Taken,
 };
 pub use sweeps::{Looks, Sweeps};
+pub use turns::{Turn, Turns};
 pub use uploader::{GivenUp, Need, Uploader, Ways};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wasmkeep_bucket::{Bucket, Failure, Key};
 use wasmkeep_protocol::{
-    history,
+    history::{self, HistoryFile},
     limits::{BUCKET_REQUEST_MAX, RESTORE_PAUSES},
     object_keys,
 };
@@ -48,7 +48,7 @@ impl CollectError {
 }
 
 /// Deletes what the latest snapshot of the hold `generation` made unnecessary and is older than `retention`; the
-/// number of objects deleted. Right after a deletion of the actor, with no retention, that is everything else.
+/// number of objects deleted.
 ///
 /// # Errors
 /// [`CollectError`]; a pass may be repeated at any time.
@@ -61,8 +61,34 @@ pub async fn collect<B: Bucket, S: Runtime>(
     hold: &impl Hold,
 ) -> Result<u64, CollectError> {
     let files = list(bucket, runtime, folder).await?;
+    let unneeded = history::collect(&files, generation, runtime.unix_ms(), retention);
+    delete_all(bucket, runtime, folder, unneeded, hold).await
+}
+
+/// Deletes everything that the recorded `deletion` made unnecessary, whatever its age; the number of objects deleted.
+///
+/// # Errors
+/// [`CollectError`]; a pass may be repeated at any time.
+pub async fn erase<B: Bucket, S: Runtime>(
+    bucket: &B,
+    runtime: &S,
+    folder: &str,
+    deletion: &HistoryFile,
+    hold: &impl Hold,
+) -> Result<u64, CollectError> {
+    let files = list(bucket, runtime, folder).await?;
+    delete_all(bucket, runtime, folder, history::erase(&files, deletion), hold).await
+}
+
+async fn delete_all<B: Bucket, S: Runtime>(
+    bucket: &B,
+    runtime: &S,
+    folder: &str,
+    files: Vec<HistoryFile>,
+    hold: &impl Hold,
+) -> Result<u64, CollectError> {
     let mut deleted = 0;
-    for file in history::collect(&files, generation, runtime.unix_ms(), retention) {
+    for file in files {
         let text = object_keys::history_file(folder, &file);
         let Ok(key) = text.parse::<Key>() else { continue };
         if !hold.is_held() {

@@ -18,7 +18,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::lock::Mutex;
+use futures::{channel::oneshot, lock::Mutex};
 use wasmkeep_protocol::{ActorId, alarm::Outlook, history::Point, ownership::Denial};
 use wasmkeep_storage::{CommitSink, Config, Database, Error, Offload, OpenError, offloaded};
 
@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// What was taken, for the session that opens it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Taken {
     /// Of the hold.
     pub generation: u64,
@@ -38,6 +38,36 @@ pub struct Taken {
     pub end: Point,
     /// Uploads since its last snapshot.
     pub uploads: u64,
+    /// Dropped when it does not begin after all.
+    pub opening: Opening,
+}
+
+/// Somebody opens an actor that was taken. Dropping it gives the actor up, on whatever thread that happens.
+#[derive(Debug)]
+pub struct Opening(oneshot::Sender<()>);
+
+/// How an opening ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opened {
+    /// The actor runs.
+    Begun,
+    /// It does not.
+    GivenUp,
+}
+
+impl Opening {
+    /// One that begins now, and its end.
+    pub fn new() -> (Self, impl Future<Output = Opened>) {
+        let (sender, ended) = oneshot::channel();
+        let ended = async move { ended.await.map_or(Opened::GivenUp, |()| Opened::Begun) };
+        (Self(sender), ended)
+    }
+
+    /// The actor runs: whoever runs it ends its uploads.
+    pub fn begun(self) {
+        // Who is told is gone with the bucket side.
+        let _ = self.0.send(());
+    }
 }
 
 /// Why an actor cannot be opened here.
@@ -77,7 +107,8 @@ pub trait BucketSide: Clone + 'static {
     /// Puts the actor's latest state at `path`; the state, and the uploads since its last snapshot.
     async fn rebuild(&self, actor: &ActorId, path: PathBuf) -> Result<(Point, u64), RestoreError>;
 
-    /// Begins the uploads of an actor that is open at `at` with an alarm at `alarm_ms`.
+    /// Begins the uploads of an actor that is open at `at` with an alarm at `alarm_ms`; refused unless the hold
+    /// `generation` stands at that moment.
     async fn begin(
         &self,
         actor: &ActorId,
@@ -133,6 +164,9 @@ pub enum SessionError {
     /// The actor was not to be had.
     #[error(transparent)]
     Take(#[from] TakeError),
+    /// It was lost or given up while it was opened.
+    #[error("the node lost the actor while it was opened")]
+    NotHeld,
     /// Its latest state could not be fetched.
     #[error(transparent)]
     Restore(#[from] RestoreError),
@@ -270,7 +304,11 @@ impl<S: BucketSide> Session<S> {
             }
         };
         let alarm_ms = alarm_ms(&database).map_err(SessionError::Unreadable)?;
-        let begun = bucket.begin(actor, taken.generation, at, uploads, alarm_ms).await;
+        let Ok(flags) = bucket.begin(actor, taken.generation, at, uploads, alarm_ms).await else {
+            database.close(&*offload).await;
+            return Err(SessionError::NotHeld);
+        };
+        taken.opening.begun();
         let session = Rc::new(Self {
             bucket: bucket.clone(),
             actor: actor.clone(),
@@ -278,7 +316,7 @@ impl<S: BucketSide> Session<S> {
             epoch,
             taken: Cell::new(at),
             seeds: Cell::new(seeds),
-            flags: begun.map_err(|_| SessionError::NoLease)?,
+            flags,
             offload,
             handing_over: Mutex::new(()),
             booked_ms,

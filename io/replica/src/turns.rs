@@ -10,7 +10,7 @@ use futures::channel::oneshot;
 
 /// So many turns at once. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Turns(Rc<State>);
+pub struct Turns(Rc<State>);
 
 #[derive(Debug)]
 struct State {
@@ -20,14 +20,17 @@ struct State {
 
 /// A turn, until it is dropped; `None` for one that was handed on.
 #[derive(Debug)]
-pub(crate) struct Turn(Option<Turns>);
+pub struct Turn(Option<Turns>);
 
 impl Turns {
-    pub(crate) fn new(at_once: usize) -> Self {
+    /// `at_once` of them, at least 1.
+    #[must_use]
+    pub fn new(at_once: usize) -> Self {
         Self(Rc::new(State { free: Cell::new(at_once), waiting: RefCell::default() }))
     }
 
-    pub(crate) async fn take(&self) -> Turn {
+    /// Waits for one.
+    pub async fn take(&self) -> Turn {
         let free = self.0.free.get();
         if free > 0 {
             self.0.free.set(free - 1);

@@ -23,3 +23,23 @@ pub fn collect(listed: &[Listed], generation: u64, now_ms: u64, retention: Durat
     let unneeded = listed.iter().filter(|listed| is_old(listed) && !needed.contains(&listed.file));
     unneeded.map(|listed| listed.file).collect()
 }
+
+/// The files that a recorded `deletion` of the actor made unnecessary, whatever their age: everything of earlier holds,
+/// and what its own hold wrote up to it. What was written since stays.
+///
+/// A file of an earlier hold that lands later than this is taken by the next pass; no restore uses it.
+///
+/// That makes a delete safe that is carried out late, when the actor has come back: every listing since the deletion
+/// landed shows it, so nobody reads anything before it.
+#[must_use]
+pub fn erase(listed: &[Listed], deletion: &HistoryFile) -> Vec<HistoryFile> {
+    if !listed.iter().any(|listed| listed.file == *deletion) {
+        return Vec::new();
+    }
+    let is_before = |file: &HistoryFile| {
+        file.generation < deletion.generation
+            || (file.generation == deletion.generation && file.max_txid <= deletion.max_txid)
+    };
+    let files = listed.iter().map(|listed| listed.file);
+    files.filter(|file| file != deletion && is_before(file)).collect()
+}

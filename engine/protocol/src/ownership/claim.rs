@@ -142,6 +142,12 @@ impl Claim {
         }
     }
 
+    /// Whether it was taken and neither given up nor lost since, whatever the lease says at this moment.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        matches!(self.state, State::Held { .. })
+    }
+
     /// Nothing is held, wanted or owed, and nothing is under way: this value may be forgotten.
     #[must_use]
     pub fn is_idle(&self) -> bool {

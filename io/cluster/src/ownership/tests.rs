@@ -218,6 +218,43 @@ fn after_a_lapse_everything_is_taken_anew() {
     });
 }
 
+// R-OWN-1
+#[test]
+fn an_answer_of_before_a_lapse_is_not_taken_for_one_of_after_it() {
+    run(async {
+        let (clock, bucket) = (Clock::new(), Cable::new());
+        let (a, lobby) = (node(&clock, &bucket, "a", 1), actor("lobby"));
+        bucket.delay.set(Duration::from_secs(1));
+        let before = a.holds.take(&lobby, false);
+        let after = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            a.set.lease.set(None);
+            a.holds.lapsed();
+            tokio::task::yield_now().await;
+            a.set.lease.set(Some(lease(2)));
+            a.holds.take(&lobby, false).await
+        };
+        let began = clock.now();
+        let both = futures::future::join(before, after);
+        let taken = tokio::time::timeout(Duration::from_secs(60), both).await;
+        assert_eq!(taken.expect("an answer"), (Err(Denial::NoLease), Ok(1)));
+        assert_eq!(clock.now() - began, Duration::from_millis(2500), "its own read, and the write");
+    });
+}
+
+// R-OWN-1
+#[test]
+fn a_hold_is_over_the_moment_it_is_given_up() {
+    run(async {
+        let (clock, bucket) = (Clock::new(), Cable::new());
+        let (a, lobby) = (node(&clock, &bucket, "a", 1), actor("lobby"));
+        assert_eq!(a.holds.take(&lobby, false).await, Ok(1));
+        a.holds.release(&lobby);
+        assert_eq!((a.holds.generation(&lobby), a.holds.holds(&lobby)), (None, false));
+        assert_eq!(a.holds.take(&lobby, false).await, Ok(2));
+    });
+}
+
 // R-OWN-2
 #[test]
 fn a_release_that_does_not_land_is_tried_again() {

@@ -84,6 +84,35 @@ fn a_deleted_actor_stays_deleted_and_its_history_is_erased() {
     assert_eq!(tables[0]["ok"]["rows"][0][0], 0, "{tables}");
 }
 
+// R-DEL-1, R-OWN-1
+#[test]
+fn a_write_right_after_a_delete_is_not_lost() {
+    let bucket = Bucket::new();
+    let (a, b) = bucket.pair();
+    let name = |number: usize| format!("back{number}");
+    for number in 0..40 {
+        let node = if number % 2 == 0 { &a } else { &b };
+        node.steps(
+            &name(number),
+            json!([{"as": "script", "sql": "CREATE TABLE t (x); INSERT INTO t VALUES (1)"}]),
+        );
+        node.post(&format!("/actor/sql/{}/delete", name(number)), "").expect(200);
+        let rows = node.steps(
+            &name(number),
+            json!([{"as": "script", "sql": "CREATE TABLE t (x); INSERT INTO t VALUES (2)"}]),
+        );
+        assert!(rows[0].get("ok").is_some(), "{rows}");
+    }
+    // By then every erasure has ended.
+    std::thread::sleep(Duration::from_secs(1));
+    for number in 0..40 {
+        for node in [&a, &b] {
+            let rows = node.steps(&name(number), json!([{"sql": "SELECT group_concat(x) FROM t"}]));
+            assert_eq!(rows[0]["ok"]["rows"][0][0], "2", "{}: {rows}", name(number));
+        }
+    }
+}
+
 // R-FWD-1, R-OWN-1, R-OWN-2
 #[test]
 fn any_node_answers_for_every_actor_and_each_runs_in_one_place() {
@@ -285,7 +314,10 @@ fn an_actor_that_exists_in_the_bucket_alone_exists() {
     let folder = tempfile::tempdir().unwrap();
     let node = bucket.node_on("a", folder.path(), &["--access=counter=existing"]);
     node.get("/actor/counter/alice").expect(200);
-    node.get("/actor/counter/nobody").expect(404);
+    for number in 0..50 {
+        node.get(&format!("/actor/counter/nobody{number}")).expect(404);
+    }
+    assert_eq!(bucket.owners("counter"), ["alice"], "asking for what does not exist leaves nothing behind");
 }
 
 // R-LEASE-8

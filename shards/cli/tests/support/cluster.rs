@@ -158,6 +158,17 @@ impl Bucket {
         String::from_utf8_lossy(&object).into_owned()
     }
 
+    /// Actors of a class that have an ownership record.
+    pub fn owners(&self, class: &str) -> Vec<String> {
+        let folder = self.0.path().join("objects/owners/default").join(class);
+        let entries = std::fs::read_dir(folder).into_iter().flatten();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().trim_end_matches('#').to_owned())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Files of an actor's history.
     pub fn history(&self, actor: &str) -> Vec<std::path::PathBuf> {
         let root = self.0.path().join("objects/actors/default").join(actor).join("wal");

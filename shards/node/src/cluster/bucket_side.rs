@@ -44,7 +44,7 @@ impl BucketSide for Cluster {
         let begun = self.core.run(Lane::Durable, async move |service| {
             service.begin(&actor, generation, at, uploads, alarm_ms)
         });
-        begun.await.map_err(|Gone| GivenUp::Closed)
+        begun.await.unwrap_or(Err(GivenUp::Closed))
     }
 
     async fn settled(&self, actor: &ActorId, txid: u64, alarm_ms: Option<u64>) {

@@ -17,7 +17,7 @@ use std::{
 };
 
 use wasmkeep_bucket::BucketUrl;
-use wasmkeep_cluster::{ClusterEvent, ClusterService, LaneBuckets, ServiceConfig, cluster_secret};
+use wasmkeep_cluster::{ClusterEvent, ClusterService, Existence, LaneBuckets, ServiceConfig, cluster_secret};
 use wasmkeep_core::{BucketCore, BucketThreadRuntime, CoreConfig, Gone, Lane, Laned, ProveError, prove};
 use wasmkeep_protocol::{
     ActorId, NodeId, Tenant,
@@ -304,11 +304,18 @@ impl Cluster {
         looked.await.unwrap_or(false)
     }
 
-    /// Whether the bucket has data of the actor.
-    pub(crate) async fn exists(&self, actor: &ActorId) -> Result<bool, HistoryError> {
+    /// Whether the actor exists. Nothing is taken.
+    pub(crate) async fn existence(&self, actor: &ActorId) -> Result<Existence, HistoryError> {
         let actor = actor.clone();
-        let looked = self.core.run(Lane::Durable, async move |service| service.exists(&actor).await).await;
-        looked.unwrap_or(Err(HistoryError::Silent))
+        let looked = self.core.run(Lane::Durable, async move |service| service.existence(&actor).await);
+        looked.await.unwrap_or(Err(HistoryError::Silent))
+    }
+
+    /// Whoever claimed the actor has no use for it.
+    pub(crate) async fn unused(&self, actor: &ActorId) {
+        let actor = actor.clone();
+        // A core that is gone holds nothing.
+        let _ = self.core.post(Lane::Durable, move |service| service.unused(&actor)).await;
     }
 
     /// A clean stop begins: nothing more is taken.

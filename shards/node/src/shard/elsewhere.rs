@@ -5,6 +5,7 @@ use std::{cell::RefCell, num::NonZeroUsize, rc::Rc, sync::Arc, time::Duration};
 
 use http::{Method, Response, StatusCode, request::Parts};
 use http_body::Body;
+use wasmkeep_cluster::Existence;
 use wasmkeep_protocol::{
     ActorId, NodeId,
     access::Decision,
@@ -14,6 +15,7 @@ use wasmkeep_protocol::{
     ownership::{Denial, Owner},
     trust::{Policy, Reach, reach},
 };
+use wasmkeep_replica::HistoryError;
 
 use super::{
     Shard, answer,
@@ -62,9 +64,7 @@ impl Abroad {
     /// The node that had the actor last, while it can be expected to have it still and can be reached: one that stopped
     /// a moment ago has given its actors up, and their records say so.
     async fn hinted(&self, id: &ActorId) -> Hinted {
-        let view = self.cluster.view.load_full();
-        let find = |suspects: &Suspects| self.hints.borrow_mut().find(id, &view, suspects, moment());
-        let Some(node) = self.keeping.with_suspects(find) else { return Hinted::Nothing };
+        let Some(node) = self.hint(id) else { return Hinted::Nothing };
         let reached = match self.target(&node) {
             Ok(target) => self.peers.reach(&target).await,
             Err(_) => Reached::Closed,
@@ -78,6 +78,12 @@ impl Abroad {
             return Hinted::NotOpened(node);
         }
         Hinted::Nothing
+    }
+
+    fn hint(&self, id: &ActorId) -> Option<NodeId> {
+        let view = self.cluster.view.load_full();
+        let find = |suspects: &Suspects| self.hints.borrow_mut().find(id, &view, suspects, moment());
+        self.keeping.with_suspects(find)
     }
 
     /// The record of the actor names this node.
@@ -148,7 +154,16 @@ impl Shard {
             return Err(refused);
         }
         let ask = ask(abroad.cluster.policy(), parts, request_body.is_end_stream());
+        let known = self.actors.is_resident(id) || (ask.origin != Origin::Peer && abroad.hint(id).is_some());
+        // Before anything is taken: asking for what does not exist leaves nothing in the bucket.
+        let existence = if known { Ok(Existence::Elsewhere) } else { self.existence(abroad, id).await };
+        match existence {
+            Ok(Existence::Sure | Existence::Elsewhere) => {}
+            Ok(Existence::Not) => return Err(no_such_actor()),
+            Err(_) => return Err(refused(Refusal::BucketSilent)),
+        }
         match self.place(abroad, id, ask).await {
+            Place::Here if existence == Ok(Existence::Sure) => Ok(None),
             Place::Here => match self.refused_existence(abroad, id).await {
                 None => Ok(None),
                 Some(refused) => Err(refused),
@@ -156,6 +171,19 @@ impl Shard {
             Place::There(node) => Ok(Some((abroad, node))),
             Place::Refused(refusal) => Err(refused(refusal)),
         }
+    }
+
+    /// Whether the actor exists, as far as its class wants to know.
+    async fn existence(&self, abroad: &Abroad, id: &ActorId) -> Result<Existence, HistoryError> {
+        let class = self.node.classes.get(&id.class);
+        if class.is_none_or(|class| class.access.decide(&id.name, || false) != Decision::NotFound) {
+            return Ok(Existence::Sure);
+        }
+        if abroad.cluster.lease.epoch().is_none() {
+            // Nothing is taken now; why not is said at once, and not when the bucket has been waited for.
+            return Ok(Existence::Elsewhere);
+        }
+        abroad.cluster.existence(id).await
     }
 
     /// Where the actor's events run, taking it if nobody has it. The wait for a takeover is part of it.
@@ -238,20 +266,27 @@ impl Shard {
         }
     }
 
-    /// Whether the access rule lets a request in to an actor that is this node's (R-ACC-1).
+    /// Whether the access rule lets a request in to an actor that is this node's (R-ACC-1). One that does not exist is
+    /// given up again.
     pub(super) async fn refused_existence(
         &self,
         abroad: &Abroad,
         id: &ActorId,
     ) -> Option<Response<wasmkeep_host::ResponseBody>> {
-        let class = self.node.classes.get(&id.class)?;
-        if class.access.decide(&id.name, || self.actors.is_resident(id)) == Decision::Allow {
+        if self.actors.is_resident(id) {
             return None;
         }
-        match abroad.cluster.exists(id).await {
-            Ok(true) => None,
-            Ok(false) => Some(answer::sentence(StatusCode::NOT_FOUND, "there is no such actor")),
+        match self.existence(abroad, id).await {
+            Ok(Existence::Sure) => None,
+            Ok(Existence::Elsewhere | Existence::Not) => {
+                abroad.cluster.unused(id).await;
+                Some(no_such_actor())
+            }
             Err(_) => Some(refused(Refusal::BucketSilent)),
         }
     }
+}
+
+fn no_such_actor() -> Response<wasmkeep_host::ResponseBody> {
+    answer::sentence(StatusCode::NOT_FOUND, "there is no such actor")
 }

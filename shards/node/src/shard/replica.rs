@@ -73,6 +73,7 @@ pub(super) async fn open(
 fn refused(error: SessionError) -> Refusal {
     match error {
         SessionError::NoLease => no_lease(),
+        error @ SessionError::NotHeld => Refusal::NotHeld(error.to_string()),
         SessionError::Take(error) => refused_take(error),
         SessionError::Restore(error) if error.is_lossy() => Refusal::Damaged(error.to_string()),
         SessionError::Restore(_) => {

@@ -337,6 +337,13 @@ impl World for ShardWorld {
         }
     }
 
+    fn not_admitted(&self, id: &ActorId) {
+        if let Some(cluster) = &self.node.cluster {
+            let (cluster, id) = (cluster.clone(), id.clone());
+            glommio::spawn_local(async move { cluster.unused(&id).await }).detach();
+        }
+    }
+
     async fn erase(&self, id: &ActorId) {
         let replica = self.replicas.borrow_mut().remove(id);
         if let Some(replica) = replica {
