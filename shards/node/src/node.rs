@@ -23,14 +23,14 @@ pub use self::{
     interrupt::{Interrupt, Raise},
 };
 use self::{
-    files::{fit_open_files, take_data_dir},
+    files::{Fitted, fit_open_files, take_data_dir},
     load::{load, load_one},
     seat::{Alarms, Control, Doors, seats},
 };
 use crate::{
     alarm,
     config::{ComponentConfig, Config},
-    http::{self, Admission, Stats},
+    http::{self, Admission, Bound, Reserved, Stats},
     metrics::Watched,
     runtime::{
         Frozen, Hooks, OffloadPool, ShardFailed, Shards, Watch, offload::OFFLOAD_THREADS, preflight,
@@ -66,6 +66,37 @@ pub struct Stopped {
     pub membership: Option<Exit>,
 }
 
+/// Where a node is going to listen.
+struct Ports {
+    clients: Reserved,
+    nodes: Option<Reserved>,
+}
+
+impl Ports {
+    fn reserve(config: &Config) -> Result<Self, NodeError> {
+        let clients = http::reserve(config.listen)?;
+        let nodes = config.cluster.as_ref().and_then(|cluster| cluster.listener.as_ref());
+        let nodes = nodes.map(|listener| http::reserve(listener.listen)).transpose()?;
+        Ok(Self { clients, nodes })
+    }
+
+    fn listen(self, shards: usize) -> Result<(Bound, Option<Bound>), NodeError> {
+        let clients = self.clients.listen(shards)?;
+        let nodes = self.nodes.map(|reserved| reserved.listen(shards)).transpose()?;
+        Ok((clients, nodes))
+    }
+}
+
+/// What there is before a node serves.
+struct Loaded {
+    fitted: Fitted,
+    runtime: Runtime,
+    state: Arc<NodeState>,
+    controls: Vec<flume::Sender<Control>>,
+    controlled: Vec<flume::Receiver<Control>>,
+    lock: File,
+}
+
 impl Node {
     /// Starts a node: checks the machine, takes the data directory and the addresses, loads the components, joins the
     /// cluster, and only then listens (R-LEASE-8) and starts the shards. Returns when it serves.
@@ -79,9 +110,7 @@ impl Node {
         let shards = config.placement.shards;
         let fitted = fit_open_files(&config, open_files_max())?;
         let lock = take_data_dir(&config.data_dir)?;
-        let for_clients = http::reserve(config.listen)?;
-        let for_nodes = config.cluster.as_ref().and_then(|cluster| cluster.listener.as_ref());
-        let for_nodes = for_nodes.map(|listener| http::reserve(listener.listen)).transpose()?;
+        let ports = Ports::reserve(&config)?;
         let runtime = Runtime::new(&RuntimeConfig {
             cache_dir: config.data_dir.join("compiled"),
             resident_max: fitted.resident_max + SPARE_INSTANCES + shards * INSTANCES_AHEAD_PER_SHARD,
@@ -92,11 +121,27 @@ impl Node {
         let (controls, controlled): (Vec<_>, Vec<_>) = (0..shards).map(|_| flume::unbounded()).unzip();
         let state = interrupt.or_blocking({
             let (config, runtime, controls) = (config.clone(), runtime.clone(), controls.clone());
-            let address = for_clients.address();
+            let address = ports.clients.address();
             move || load(&config, &fitted, &runtime, offload, address, &controls)
         })??;
         let state = Arc::new(state);
-        let alarms = Alarms::open(&config, &state)?;
+        let loaded = Loaded { fitted, runtime, state: Arc::clone(&state), controls, controlled, lock };
+        let started = Self::serve(&config, loaded, ports);
+        if started.is_err()
+            && let Some(cluster) = &state.cluster
+        {
+            // Nobody has to wait for the lease of a node that does not serve.
+            cluster.stop();
+            cluster.leave();
+        }
+        started
+    }
+
+    /// Listens and starts the shards.
+    fn serve(config: &Config, loaded: Loaded, ports: Ports) -> Result<Self, NodeError> {
+        let Loaded { fitted, runtime, state, controls, controlled, lock } = loaded;
+        let shards = config.placement.shards;
+        let alarms = Alarms::open(config, &state)?;
         let epochs = runtime.clone();
         let (found, frozen) = flume::bounded(1);
         // Without a bucket there is no lease to give up, and nobody else who could run the actors.
@@ -113,14 +158,11 @@ impl Node {
         };
         let admission = Admission::new(fitted.connections_max);
         let (report, reports) = flume::bounded(shards);
-        let bound = for_clients.listen(shards)?;
+        let (bound, nodes) = ports.listen(shards)?;
         let doors = Doors {
             clients: bound.listeners,
             clients_admitted: admission.clone(),
-            nodes: for_nodes
-                .map(|reserved| reserved.listen(shards))
-                .transpose()?
-                .map(|bound| bound.listeners),
+            nodes: nodes.map(|bound| bound.listeners),
             nodes_admitted: Admission::new(fitted.cluster_connections_max),
         };
         let seats = seats(doors, controlled, alarms.shards, &state, &report);

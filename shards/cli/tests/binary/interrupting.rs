@@ -152,6 +152,37 @@ fn a_node_that_has_not_started_refuses_connections_on_both_ports_and_holds_them(
 }
 
 #[test]
+fn of_two_nodes_that_took_an_address_before_they_listened_the_second_gives_its_lease_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let bucket = Bucket::new();
+    let listen = listener_address();
+    let start = |id: &str| {
+        let data_dir = folder.path().join(id);
+        support::share_compiled_code(&data_dir);
+        let mut flags = bucket.flags(id, &[&format!("--listen={listen}")]);
+        flags.retain(|flag| !flag.starts_with("--shards"));
+        flags.push(counter());
+        let node = Starting::new(wasmkeep(), &data_dir, &flags);
+        node.until_it_logs("checking that no other process runs with this node id");
+        node
+    };
+    let first = start("a");
+    let second = start("b");
+    let mut ended = None;
+    let mut nodes = vec![first, second];
+    eventually("one of them ends", || {
+        ended = nodes.iter_mut().position(|node| node.child.try_wait().unwrap().is_some());
+        ended.is_some()
+    });
+    let (status, _, log) = nodes.remove(ended.unwrap()).end();
+    assert!(status == Some(5) && log.contains("already in use"), "{status:?} {log}");
+    let id = if ended == Some(0) { "a" } else { "b" };
+    let record = bucket.object(&format!("nodes/{id}"));
+    assert!(record.contains("released"), "{record}");
+    assert!(TcpStream::connect(listen).is_ok(), "the other one serves");
+}
+
+#[test]
 fn a_second_signal_ends_a_node_that_is_stopping() {
     let node = Node::start(&[]);
     thread::scope(|scope| {
