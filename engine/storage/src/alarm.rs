@@ -34,8 +34,7 @@ pub struct KeptAlarm {
 /// As [`Database::open`].
 pub fn peek_alarm(path: &Path, config: &Config) -> Result<Option<KeptAlarm>, OpenError> {
     settings::start()?;
-    let io = |source| OpenError::Io { path: path.to_owned(), source };
-    if !image::ensure_if_there(path).map_err(io)? {
+    if !image::ensure_if_there(path).map_err(|source| OpenError::of_file(path, source))? {
         return Ok(None);
     }
     let connection = Connection::closed(path, config.quota_bytes, &config.pacer);

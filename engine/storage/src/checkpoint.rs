@@ -7,9 +7,9 @@
 //! a file that does not grow is cheaper to write; it is given back when there is too much of it, and at a close.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::PathBuf,
     ptr,
 };
@@ -43,7 +43,11 @@ fn run_with(connection: &Connection, durability: &Durability, space: Space) -> R
     durability.sync_beginning().map_err(|error| Error::NotDurable(error.to_string()))?;
     connection.host(|| {
         connection.host_run(c"PRAGMA synchronous=FULL")?;
-        let code = checkpoint(connection, space);
+        let mode = match space {
+            Space::Kept => ffi::SQLITE_CHECKPOINT_RESTART,
+            Space::GivenBack => ffi::SQLITE_CHECKPOINT_TRUNCATE,
+        };
+        let code = checkpoint(connection, mode);
         if code != ffi::SQLITE_OK {
             if is_sync_failure(code) {
                 durability.poison();
@@ -57,6 +61,7 @@ fn run_with(connection: &Connection, durability: &Durability, space: Space) -> R
             return Err(Error::NotDurable(error.to_string()));
         }
         connection.hooks.wal_grew.set(false);
+        connection.hooks.wrote.set(false);
         connection.host_run(c"PRAGMA synchronous=OFF")
     })
 }
@@ -70,6 +75,57 @@ pub(crate) enum Fate {
     Emptied,
     /// A sync or a checkpoint failed: what the disk has is anybody's guess.
     Unknown,
+}
+
+/// Before a close for good: the database file holds everything, so that it is whole without its WAL (to be copied, or
+/// found alone). A short WAL stays as it was: what was durable rests on it, and only it is synced. An actor that
+/// hibernates so costs a sync or two on this thread, and none when nothing was written since the last time.
+pub(crate) fn complete(connection: &Connection, durability: &Durability) -> Fate {
+    let is_whole = durability.is_poisoned() || connection.is_damaged.get() || is_whole(connection);
+    if !is_whole
+        && !connection.is_open()
+        && let Err(error) = connection.open(false)
+    {
+        tracing::warn!(%error, "a database was closed with the last of its content in its WAL");
+    }
+    let fate = before_close(connection, durability);
+    let is_usable = connection.is_open() && !connection.is_busy.get() && !connection.in_transaction();
+    if fate == Fate::Untouched
+        && !is_whole
+        && is_usable
+        && let Err(error) = copy(connection, durability)
+    {
+        tracing::warn!(%error, path = ?connection.path(), "the database file could not be completed; its WAL has the rest");
+        return Fate::Unknown;
+    }
+    fate
+}
+
+/// Copies the WAL's content into the database file and keeps the WAL. Until both are synced by another checkpoint, what
+/// a power loss makes of the file does not matter: the WAL has all of it.
+fn copy(connection: &Connection, durability: &Durability) -> Result<(), Error> {
+    let not_durable = |error: io::Error| Error::NotDurable(error.to_string());
+    durability.sync_beginning().map_err(not_durable)?;
+    let synced = File::open(path(connection)).and_then(|wal| wal.sync_data());
+    synced.inspect_err(|_| durability.poison()).map_err(not_durable)?;
+    connection.host(|| match checkpoint(connection, ffi::SQLITE_CHECKPOINT_PASSIVE) {
+        ffi::SQLITE_OK => Ok(()),
+        code => Err(connection.error(code)),
+    })?;
+    connection.hooks.wrote.set(false);
+    Ok(())
+}
+
+/// Whether the database file surely holds what its WAL does: nothing was written since it was opened, and the file was
+/// written after the WAL was.
+fn is_whole(connection: &Connection) -> bool {
+    let Ok(wal) = path(connection).metadata() else { return true };
+    if wal.len() <= wal::HEADER_BYTES as u64 {
+        return true;
+    }
+    let changed = |found: &Metadata| (found.mtime(), found.mtime_nsec());
+    let database = connection.path().metadata();
+    !connection.hooks.wrote.get() && database.is_ok_and(|database| changed(&database) >= changed(&wal))
 }
 
 /// Before a close: shortens a long WAL so that the next open need not read it and an idle actor does not hold its space.
@@ -94,11 +150,7 @@ pub(crate) fn before_close(connection: &Connection, durability: &Durability) -> 
     }
 }
 
-fn checkpoint(connection: &Connection, space: Space) -> i32 {
-    let mode = match space {
-        Space::Kept => ffi::SQLITE_CHECKPOINT_RESTART,
-        Space::GivenBack => ffi::SQLITE_CHECKPOINT_TRUNCATE,
-    };
+fn checkpoint(connection: &Connection, mode: i32) -> i32 {
     // SAFETY: plain call on an open connection; nothing is asked back.
     unsafe {
         ffi::sqlite3_wal_checkpoint_v2(

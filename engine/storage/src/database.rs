@@ -421,7 +421,16 @@ impl Database {
         outcome
     }
 
-    /// Closes the database off the shard, with a checkpoint first if the WAL is long.
+    /// Closes a database whose files are to be removed, off the shard: nothing is completed or synced.
+    pub async fn discard(self, offload: &dyn Offload) {
+        self.home().await;
+        let Self { connection, .. } = self;
+        if offloaded(offload, move || connection.close()).await.is_none() {
+            tracing::warn!("closing a database was given up by the thread pool");
+        }
+    }
+
+    /// Closes the database off the shard. Its file is whole then without the WAL beside it, unless the disk refuses.
     pub async fn close(self, offload: &dyn Offload) {
         self.home().await;
         // What the last commits changed has to be known before the log is emptied.
@@ -429,7 +438,7 @@ impl Database {
         let Self { connection, durability, capture, .. } = self;
         let capture = capture.into_inner().filter(|_| all_read && !connection.is_damaged.get());
         let work = move || {
-            let log = checkpoint::before_close(&connection, &durability);
+            let log = checkpoint::complete(&connection, &durability);
             connection.close();
             if let Some(mut capture) = capture {
                 capture.closed(log);

@@ -1,6 +1,9 @@
 //! What can go wrong: while an actor's database is opened, and while a statement runs.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// SQLite's own refusal: constraint, syntax, type, a damaged file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +119,15 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// What the file system said of `path`, or that its content is not what it can be.
+    pub(crate) fn of_file(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::InvalidData => Self::Damaged { path, message: source.to_string() },
+            _ => Self::Io { path, source },
+        }
+    }
+
     /// Whether the file itself is at fault: a sound copy in its place could be opened.
     pub fn is_damage(&self) -> bool {
         match self {

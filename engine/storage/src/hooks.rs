@@ -46,6 +46,8 @@ pub(crate) struct Hooks {
     pub(crate) committed: Cell<bool>,
     /// A write transaction committed since the WAL was last measured.
     pub(crate) wal_grew: Cell<bool>,
+    /// A write transaction committed since the database file was last known to hold everything.
+    pub(crate) wrote: Cell<bool>,
     /// A guest's statement spoke of temporary objects or set a pragma: the connection may hold what no file does.
     pub(crate) is_personal: Cell<bool>,
     /// A guest's statement of this `on-init` may come out otherwise at another moment.
@@ -74,6 +76,7 @@ impl Hooks {
             committed: Cell::new(false),
             // The WAL of an earlier run may be long.
             wal_grew: Cell::new(true),
+            wrote: Cell::new(false),
             is_personal: Cell::new(false),
             depends_on_moment: Cell::new(false),
             host: Cell::new(false),
@@ -110,6 +113,7 @@ impl Hooks {
     pub(crate) fn note_commit(&self) {
         self.committed.set(true);
         self.wal_grew.set(true);
+        self.wrote.set(true);
     }
 
     fn refuse(&self, sentence: String) {

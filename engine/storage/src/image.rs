@@ -8,7 +8,7 @@ use std::{
     ffi::{CStr, c_int},
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind},
-    os::unix::fs::FileExt,
+    os::{fd::AsRawFd, unix::fs::FileExt},
     path::{Path, PathBuf},
     ptr, slice,
     sync::OnceLock,
@@ -68,6 +68,10 @@ pub(crate) fn ensure(path: &Path) -> io::Result<bool> {
 pub(crate) fn ensure_if_there(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(found) if found.len() > (PAGES * PAGE) as u64 => Ok(true),
+        // A crash leaves none like it: a new file has its length before its content.
+        Ok(found) if found.len() == 0 && found.is_file() => {
+            Err(io::Error::new(ErrorKind::InvalidData, "it is empty, which no database of an actor ever is"))
+        }
         Ok(_) => complete(path).map(|()| true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
@@ -111,7 +115,23 @@ pub(crate) fn create_alone(path: &Path) -> io::Result<()> {
         }
         other => other?,
     };
-    file.write_all_at(blank()?, 0)
+    let written = reserve(&file).and_then(|()| file.write_all_at(blank()?, 0));
+    // No empty file is left where the disk is full.
+    written.inspect_err(|_| drop(unlink(path)))
+}
+
+/// Gives a new file its length at once, so that a power loss leaves zeros to be filled in and not an empty file, which
+/// is what a truncated database looks like. A file system that cannot does without.
+fn reserve(file: &File) -> io::Result<()> {
+    // SAFETY: plain call on an open file.
+    let answer = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, (PAGES * PAGE) as libc::off_t) };
+    match io::Error::last_os_error() {
+        _ if answer == 0 => Ok(()),
+        error if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINTR)) => {
+            Ok(())
+        }
+        error => Err(error),
+    }
 }
 
 fn new_file(path: &Path) -> io::Result<File> {

@@ -24,7 +24,7 @@ pub(super) enum Found {
 /// Opens a file that may not be there. Blocking.
 fn open_first(connection: &Connection) -> Result<Found, OpenError> {
     let path = connection.path();
-    let is_new = image::ensure(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+    let is_new = image::ensure(path).map_err(|source| OpenError::of_file(path, source))?;
     connection.open(is_new)?;
     Ok(if is_new { Found::Nothing } else { Found::Database })
 }

@@ -253,3 +253,78 @@ fn an_open_database_can_be_handed_to_another_thread() {
     assert!(db.take_sql_time() > std::time::Duration::ZERO);
     assert_eq!(db.take_sql_time(), std::time::Duration::ZERO);
 }
+
+/// What the file at `path` holds by itself.
+fn alone(path: &std::path::Path) -> i64 {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("shop/cart.db");
+    fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    fs::copy(path, &copy).unwrap();
+    let db = Rc::new(Database::open(&copy, &Config::default()).unwrap());
+    Rig { folder, config: Config::default(), db }.number("SELECT count(*) FROM t")
+}
+
+#[test]
+fn a_database_that_was_closed_is_whole_without_its_log() {
+    // R-DUR-1
+    for dozes in [false, true] {
+        let mut rig = Rig::new();
+        rig.script("CREATE TABLE t(x); INSERT INTO t VALUES(0)").unwrap();
+        for round in 1..4 {
+            rig.durable("INSERT INTO t VALUES(1)").unwrap();
+            assert_eq!(wait(rig.db.doze(&Inline)), true);
+            if !dozes {
+                wait(rig.db.wake(&Inline)).unwrap();
+            }
+            let path = rig.path();
+            let log = fs::read(rig.folder.path().join("shop/cart.db-wal")).unwrap();
+            rig = rig.reopen();
+            assert_eq!(alone(&path), round + 1, "dozes: {dozes}");
+            let after = fs::read(rig.folder.path().join("shop/cart.db-wal")).unwrap();
+            assert!(after.starts_with(&log), "what was durable rests on it still");
+            assert_eq!(rig.number("SELECT count(*) FROM t"), round + 1);
+            // What was only read is not written again.
+            let before = fs::metadata(&path).unwrap().modified().unwrap();
+            rig = rig.reopen();
+            assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);
+        }
+        // A process that was killed leaves the last of it in the log; a clean end completes it.
+        rig.exec("INSERT INTO t VALUES(1)").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let killed = rig.after_a_kill();
+        let path = killed.path();
+        assert_eq!(alone(&path), 4);
+        let log = fs::OpenOptions::new().append(true).open(path.with_extension("db-wal")).unwrap();
+        log.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(1)).unwrap();
+        let Rig { folder, db, .. } = killed;
+        wait(Rc::try_unwrap(db).unwrap().close(&Inline));
+        assert_eq!(alone(&path), 5);
+        drop(folder);
+    }
+}
+
+#[test]
+fn an_empty_file_is_damage_and_stays_as_it_is() {
+    // R-DUR-1
+    for keeps_log in [false, true] {
+        let rig = Rig::new();
+        rig.script("CREATE TABLE t(x)").unwrap();
+        rig.durable("INSERT INTO t VALUES(1)").unwrap();
+        let (path, config) = (rig.path(), rig.config.clone());
+        let Rig { folder: _folder, db, .. } = rig;
+        wait(Rc::try_unwrap(db).unwrap().close(&Inline));
+        fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        let log = path.with_extension("db-wal");
+        if !keeps_log {
+            fs::remove_file(&log).unwrap();
+        }
+        let before = fs::read(&log).ok();
+        for _ in 0..2 {
+            let error = Database::open(&path, &config).unwrap_err();
+            assert!(matches!(error, wasmkeep_storage::OpenError::Damaged { .. }), "{error}");
+            assert!(error.to_string().contains("empty"), "{error}");
+        }
+        assert!(wasmkeep_storage::peek_alarm(&path, &config).is_err());
+        assert_eq!((fs::metadata(&path).unwrap().len(), fs::read(&log).ok()), (0, before));
+    }
+}

@@ -69,7 +69,9 @@ fn what_a_crash_keeps_of_it_is_a_database_too() {
         for pages in [0, 4096, 8192] {
             let lost = tempfile::tempdir().unwrap();
             let path = lost.path().join("cart.db");
-            fs::write(&path, &fs::read(rig.path()).unwrap()[..pages]).unwrap();
+            let mut file = fs::read(rig.path()).unwrap();
+            file[pages..].fill(0);
+            fs::write(&path, file).unwrap();
             fs::write(lost.path().join("cart.db-wal"), &whole[..kept]).unwrap();
             let db = Rc::new(Database::open(&path, &Config::default()).unwrap());
             let found = Rig { folder: lost, config: Config::default(), db };

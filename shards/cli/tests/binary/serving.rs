@@ -446,3 +446,41 @@ fn a_damaged_database_is_one_actors_trouble_and_is_left_as_it_was() {
     node.post("/actor/counter/whole", "").expect(200);
     assert_eq!(std::fs::read(&file).unwrap(), damage);
 }
+
+#[test]
+fn a_database_at_rest_is_whole_by_itself_and_an_empty_one_is_damage() {
+    // R-DUR-1
+    let folder = tempfile::tempdir().unwrap();
+    let file = |root: &std::path::Path, name: &str| root.join(format!("actors/default/counter/{name}.db"));
+    let node = Node::start_on(folder.path(), &["--hibernate-after-secs=3"]);
+    for name in ["rested", "stopped"] {
+        for _ in 0..5 {
+            node.post(&format!("/actor/counter/{name}/durable"), "").expect(200);
+        }
+    }
+    let hibernated = || node.metric("wasmkeep_actors_hibernated", "") >= 2.0;
+    eventually("both hibernate", hibernated);
+    let copies = tempfile::tempdir().unwrap();
+    let copy = |name| {
+        let to = file(copies.path(), name);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(file(folder.path(), name), to).unwrap();
+    };
+    copy("rested");
+    node.post("/actor/counter/stopped/durable", "").expect(200);
+    node.stop();
+    copy("stopped");
+    let truncated = file(folder.path(), "rested");
+    std::fs::File::options().write(true).open(&truncated).unwrap().set_len(0).unwrap();
+
+    let node = Node::start_on(copies.path(), &[]);
+    assert_eq!(node.get("/actor/counter/rested").expect(200).text, "5\n");
+    assert_eq!(node.get("/actor/counter/stopped").expect(200).text, "6\n");
+    let node = Node::start_on(folder.path(), &[]);
+    for _ in 0..2 {
+        let answer = node.post("/actor/counter/rested", "").expect(500);
+        assert!(answer.text.contains("damaged"), "{}", answer.text);
+    }
+    assert_eq!(std::fs::metadata(&truncated).unwrap().len(), 0);
+    assert_eq!(node.post("/actor/counter/stopped", "").expect(200).text, "7\n");
+}

@@ -328,10 +328,11 @@ impl World for ShardWorld {
                 gate.close(all_landed);
             }
         }
+        if erasing {
+            return database.discard(&*self.offload).await;
+        }
         database.close(&*self.offload).await;
-        if let Some(replica) = replica
-            && !erasing
-        {
+        if let Some(replica) = replica {
             self.replicas.borrow_mut().remove(id);
             replica.finish().await;
         }
