@@ -74,6 +74,28 @@ fn a_guest_waits_five_seconds_for_more_of_a_long_body_and_its_actor_goes_on() {
     assert_eq!(node.metric("wasmkeep_host_bugs_total", ""), 0.0);
 }
 
+#[test]
+fn a_client_may_be_silent_while_its_long_body_waits_for_the_actor() {
+    let node = Node::start(&["--shards=2", "--buffered-body-kib=1"]);
+    let before = "GET /_wasmkeep/health HTTP/1.1\r\nhost: h\r\n\r\n";
+    let mut waiting = Vec::new();
+    for actor in ["a", "b", "c", "d"] {
+        let sleep = format!("GET /actor/sql/{actor}/sleep?ms=9000 HTTP/1.1\r\nhost: h\r\n\r\n");
+        let busy = begin(&node, &sleep);
+        eventually("it runs", || node.metric("wasmkeep_actors_resident", "") > waiting.len() as f64);
+        std::thread::sleep(Duration::from_millis(200));
+        // On its actor's shard, or on another one: that makes no difference.
+        let request = format!("{before}{}", post(&format!("/actor/sql/{actor}/sql"), 2000, "SELECT 1"));
+        waiting.push((busy, begin(&node, &request)));
+    }
+    std::thread::sleep(Duration::from_millis(6500));
+    for (_busy, client) in &mut waiting {
+        client.write_all(&[b' '; 1992]).unwrap();
+        let answer = rest(client);
+        assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 2, "{answer}");
+    }
+}
+
 /// Sends `count` durable writes to one actor, each from a client that sends no more afterwards.
 fn half_closed_writes(node: &Node, path: &str, count: usize) {
     let mut clients: Vec<TcpStream> = (0..count)

@@ -11,6 +11,7 @@ use std::{
     mem,
     pin::Pin,
     rc::Rc,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
     time::Instant,
 };
@@ -25,6 +26,22 @@ pub enum BodyError {
     /// The client left, or the connection broke.
     #[error("the client left before its body was complete")]
     Gone,
+}
+
+/// Since when a reader of a body on another shard waits.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Waits(Arc<Mutex<Option<Instant>>>);
+
+impl Waits {
+    /// It waits, from now on if it did not before, or has got something.
+    pub(crate) fn set(&self, waits: bool) {
+        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *since = if waits { since.or_else(|| Some(Instant::now())) } else { None };
+    }
+
+    pub(super) fn since(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A request's body as it arrives. Reading it is what lets the client send more; dropping it unread closes the
@@ -42,6 +59,7 @@ impl RequestBody {
     pub(super) fn new(incoming: Incoming, shared: Rc<Shared>) -> RequestBody {
         shared.body_awaited.set(None);
         shared.body_read_elsewhere.set(false);
+        shared.body_reader.take();
         RequestBody { incoming, shared, buffered: Bytes::new(), has_ended: false }
     }
 
@@ -108,6 +126,11 @@ impl RequestBody {
     /// The answer takes its time: its client is watched at once, rather than a turn of the shard later.
     pub(crate) fn watch_client(&self) {
         self.shared.wire.borrow_mut().watch_client();
+    }
+
+    /// Pieces of the body are handed to `reader`, and only while it waits does anybody wait for the client.
+    pub(crate) fn read_by(&self, reader: Waits) {
+        self.shared.body_reader.replace(Some(reader));
     }
 
     /// Another node reads the body, as its actor does: it judges how long the client may be silent, and this one keeps

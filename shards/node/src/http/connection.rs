@@ -53,7 +53,11 @@ impl Shared {
         let now = Instant::now();
         let elsewhere = self.body_read_elsewhere.get();
         let long = if elsewhere { config.buffer_timeout } else { config.body_timeout };
-        match self.body_awaited.get() {
+        let awaited = match &*self.body_reader.borrow() {
+            Some(reader) => reader.since(),
+            None => self.body_awaited.get(),
+        };
+        match awaited {
             Some(since) if now.saturating_duration_since(since) >= long => Ok(()),
             Some(since) if !elsewhere => Err(since),
             Some(_) | None => Err(now),
@@ -101,6 +105,7 @@ where
         answered: Cell::new(false),
         violation: Cell::new(None),
         body_awaited: Cell::new(None),
+        body_reader: RefCell::new(None),
         body_read_elsewhere: Cell::new(false),
         ended: Cell::new(false),
         upgrade: Cell::new(None),

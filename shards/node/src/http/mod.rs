@@ -23,6 +23,7 @@ mod stats;
 mod upgrade;
 mod wire;
 
+pub(crate) use body::Waits;
 pub use body::{BodyError, RequestBody, ResponseBody};
 pub use connections::{Admission, Connections, Ticket};
 pub(crate) use front::NodesListener;

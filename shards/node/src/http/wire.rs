@@ -5,6 +5,7 @@
 
 use super::{
     Config, Stats, Violation,
+    body::Waits,
     guard::{BodyFraming, HeadScan, parse_head},
     moves::{Budget, Next, Streak},
     upgrade::Upgrade,
@@ -57,6 +58,8 @@ pub(super) struct Shared {
     pub(super) violation: Cell<Option<Violation>>,
     /// Since when the handler waits for more of the request's body.
     pub(super) body_awaited: Cell<Option<Instant>>,
+    /// Who waits for it in the handler's place.
+    pub(super) body_reader: RefCell<Option<Waits>>,
     /// It is another node that waits for it.
     pub(super) body_read_elsewhere: Cell<bool>,
     /// Nothing is read or written any more: a body that is not whole by now never will be.

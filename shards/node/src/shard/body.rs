@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use send_wrapper::SendWrapper;
 use wasmkeep_host::{RequestBody, RequestBodyError, ResponseBody};
 
-use crate::http::{self, BodyError};
+use crate::http::{self, BodyError, Waits};
 
 /// Pieces of a request body on their way to another shard. Each is at most one read of the socket, so this is
 /// what a slow actor makes a fast client's connection hold.
@@ -74,6 +74,8 @@ pub(super) fn remote(mut body: http::RequestBody) -> (RequestBody, Option<Pump>)
     }
     let hint = body.size_hint();
     let (mut pieces, receiver) = mpsc::channel(PIECES_UNDER_WAY);
+    let waits = Waits::default();
+    body.read_by(waits.clone());
     let pump = Box::pin(async move {
         while let Some(piece) = body.chunk().await {
             // The reader is gone: nobody wants the rest.
@@ -82,12 +84,14 @@ pub(super) fn remote(mut body: http::RequestBody) -> (RequestBody, Option<Pump>)
             }
         }
     });
-    (RequestBody::streamed(Remote { receiver, hint }), Some(pump))
+    (RequestBody::streamed(Remote { receiver, hint, waits }), Some(pump))
 }
 
 struct Remote {
     receiver: mpsc::Receiver<Result<Bytes, RequestBodyError>>,
     hint: SizeHint,
+    /// The pump reads ahead: that it waits does not say that the actor does.
+    waits: Waits,
 }
 
 impl Body for Remote {
@@ -98,7 +102,9 @@ impl Body for Remote {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        let piece = ready!(self.receiver.poll_next_unpin(cx));
+        let polled = self.receiver.poll_next_unpin(cx);
+        self.waits.set(polled.is_pending());
+        let piece = ready!(polled);
         Poll::Ready(piece.map(|result| result.map(Frame::data)))
     }
 
