@@ -1,5 +1,5 @@
-//! What becomes of a node's holds of actors when its lease runs out and when an upload fails for good, and what comes
-//! before the first.
+//! What becomes of a node's holds of actors: when its lease runs out, when an upload fails for good, when an actor cannot
+//! be restored and when there is none; and what comes before the first.
 
 use std::sync::{
     Arc,
@@ -9,8 +9,8 @@ use std::sync::{
 use wasmkeep_protocol::records::{Hold, NodeRecord};
 
 use crate::{
-    fault_server::{Fault, FaultServer},
-    s3::{count, durable, node, node_with, owner, uploads_meet},
+    fault_server::{Fault, FaultServer, Seen},
+    s3::{count, durable, node, node_with, owner, pair, uploads_meet},
     support::{eventually, guest},
 };
 
@@ -98,4 +98,42 @@ fn a_store_that_ignores_a_condition_is_refused_before_anything_else_is_written()
     }
     // The same server with its conditions is a bucket like any other.
     node(&FaultServer::start()).get("/_wasmkeep/ready").expect(200);
+}
+
+// R-RST-5
+#[test]
+fn an_actor_that_could_not_be_restored_is_given_up_so_that_another_node_may_try() {
+    let bucket = FaultServer::start();
+    let (a, b) = pair(&bucket);
+    a.post("/actor/counter/of-a", "").expect(200);
+    eventually("the nodes know each other", || b.get("/actor/counter/of-a").status == 200);
+    assert_eq!((durable(&a), durable(&a)), (200, 200));
+    let (status, log) = a.stop();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let is_read = |seen: &Seen| seen.method == "GET" && seen.target.contains("/alice/wal/");
+    bucket.rule(move |seen| if is_read(seen) { Fault::CutBody(10) } else { Fault::None });
+    let answer = b.get("/actor/counter/alice");
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{}", answer.text);
+    assert_eq!(b.metric("wasmkeep_restore_failures_total", ""), 1.0);
+    eventually("it is given up", || owner(&bucket, ALICE).unwrap().hold == Hold::Released);
+    bucket.rule(|_| Fault::None);
+    assert_eq!(count(&b), "2");
+    let served = b.metric("wasmkeep_restore_failures_total", "");
+    assert_eq!(served, 1.0, "no failure without a cause");
+}
+
+// R-ACC-1
+#[test]
+fn who_asks_for_an_actor_that_does_not_exist_leaves_nothing_in_the_bucket() {
+    let bucket = FaultServer::start();
+    let node = node_with(&bucket, &["--access=counter=existing"]);
+    node.steps("of-another-class", serde_json::json!([{"as": "durable", "sql": "CREATE TABLE t (x)"}]));
+    for number in 0..20 {
+        node.get(&format!("/actor/counter/nobody-{number}")).expect(404);
+        node.post(&format!("/actor/counter/nobody-{number}"), "").expect(404);
+    }
+    let left: Vec<_> = bucket.keys().into_iter().filter(|key| key.contains("nobody")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(!node.data_dir.join("actors/default/counter").exists());
+    assert_eq!(node.metric("wasmkeep_actors_resident", "class=\"counter\""), 0.0);
 }
