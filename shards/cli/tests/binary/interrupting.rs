@@ -98,6 +98,7 @@ fn the_first_signal_ends_a_start_whatever_it_is_doing() {
     let folder = tempfile::tempdir().unwrap();
     let bucket = Bucket::new();
     let watching = checking(&bucket, &folder.path().join("watching"), listener_address(), listener_address());
+    watching.signal(Signal::TERM);
     // Nothing answers there.
     let mut silent = wasmkeep();
     silent.envs([
@@ -112,13 +113,14 @@ fn the_first_signal_ends_a_start_whatever_it_is_doing() {
     support::share_compiled_code(&folder.path().join("silent"));
     let asking = Starting::new(silent, &folder.path().join("silent"), &flags);
     asking.until_it_logs("proving that the bucket keeps its conditions");
+    asking.signal(Signal::TERM);
     // Code of its own, so that all of it has to be compiled.
     let compiled = folder.path().join("compiling");
     let flags = ["--listen=127.0.0.1:0".to_owned(), format!("--actor=sql={}", guest("sql").display())];
     let compiling = Starting::new(wasmkeep(), &compiled, &flags);
     compiling.until_it_logs("compiling; the code is kept for the next start");
+    compiling.signal(Signal::TERM);
     for (what, node) in [("watching", watching), ("asking", asking), ("compiling", compiling)] {
-        node.signal(Signal::TERM);
         let (status, stdout, log) = node.end();
         assert_eq!((status, &*stdout), (Some(0), ""), "{what}: {log}");
         assert!(log.contains("stopped before it had started"), "{what}: {log}");
@@ -159,7 +161,9 @@ fn of_two_nodes_that_took_an_address_before_they_listened_the_second_gives_its_l
     let start = |id: &str| {
         let data_dir = folder.path().join(id);
         support::share_compiled_code(&data_dir);
-        let mut flags = bucket.flags(id, &[&format!("--listen={listen}")]);
+        // Both watch their ids, for as long as it takes that both have the address.
+        let mut flags = bucket.flags(id, &[&format!("--listen={listen}"), REAL_TTL]);
+        bucket.forget(id);
         flags.retain(|flag| !flag.starts_with("--shards"));
         flags.push(counter());
         let node = Starting::new(wasmkeep(), &data_dir, &flags);
