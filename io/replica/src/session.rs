@@ -124,14 +124,8 @@ pub trait BucketSide: Clone + 'static {
     /// Sends a commit on its way, behind those of this actor sent before; `need` is what for.
     async fn push(&self, actor: &ActorId, commit: Commit, need: Need) -> Result<(), GivenUp>;
 
-    /// Waits until the transaction is in the bucket, `commit` before it; the last one that is.
-    async fn landed(
-        &self,
-        actor: &ActorId,
-        commit: Option<Commit>,
-        txid: u64,
-        need: Need,
-    ) -> Result<u64, GivenUp>;
+    /// Waits until the transaction, which was pushed, is in the bucket; the last one that is.
+    async fn landed(&self, actor: &ActorId, txid: u64, need: Need) -> Result<u64, GivenUp>;
 
     /// Uploads a periodic snapshot; whether it landed.
     async fn snapshot(&self, actor: &ActorId, at: Point, body: Bytes) -> Result<bool, GivenUp>;
@@ -268,6 +262,35 @@ async fn local(
     }
 }
 
+/// A commit, until it is on its way.
+struct Next<'a> {
+    commit: Commit,
+    unsent: Unsent<'a>,
+}
+
+/// What was taken out of a database and may never reach the bucket. Dropped before it is [sent](Self::sent), whether by
+/// an error or by somebody who waits no more, it ends the actor: what comes after would follow on nothing, and its next
+/// opening finds the state in the bucket.
+struct Unsent<'a>(Option<&'a Flags>);
+
+impl<'a> Unsent<'a> {
+    fn new(flags: &'a Flags) -> Self {
+        Self(Some(flags))
+    }
+
+    fn sent(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        if let Some(flags) = self.0 {
+            flags.ended.store(true, Ordering::Release);
+        }
+    }
+}
+
 fn alarm_ms(database: &Database) -> Result<Option<u64>, Error> {
     Ok(database.alarm()?.wake().map(|wake| wake.at_ms))
 }
@@ -368,12 +391,21 @@ impl<S: BucketSide> Session<S> {
     /// # Errors
     /// Of the database, or [`Error::NotDurable`].
     pub async fn hand_over(&self, database: &Database, guest: Guest) -> Result<u64, Error> {
+        self.hand_over_for(database, guest, self.need).await
+    }
+
+    async fn hand_over_for(&self, database: &Database, guest: Guest, need: Need) -> Result<u64, Error> {
         let _alone = self.handing_over.lock().await;
-        if let Some(commit) = self.next_commit(database, guest).await? {
-            let pushed = self.bucket.push(&self.actor, commit, self.need).await;
-            pushed.map_err(not_durable)?;
-        }
-        Ok(self.taken.get().txid)
+        let Some(next) = self.next_commit(database, guest).await? else { return Ok(self.taken.get().txid) };
+        let Next { commit, unsent } = next;
+        let (to, is_exact) = (commit.to, commit.alarm.is_exact);
+        self.bucket.push(&self.actor, commit, need).await.map_err(not_durable)?;
+        // Not before: whoever waits for a transaction must be able to rely on it being on its way.
+        self.taken.set(to);
+        self.seeds.set(false);
+        self.is_vague.set(!is_exact);
+        unsent.sent();
+        Ok(to.txid)
     }
 
     /// Whether what is committed next goes to the bucket as a whole database, which no open transaction allows.
@@ -386,52 +418,50 @@ impl<S: BucketSide> Session<S> {
     /// # Errors
     /// [`GivenUp`].
     pub async fn landed(&self, txid: u64) -> Result<u64, GivenUp> {
-        self.bucket.landed(&self.actor, None, txid, Need::Durable).await
+        self.bucket.landed(&self.actor, txid, Need::Durable).await
     }
 
     /// The actor is held meanwhile; a snapshot that fails costs no write (R-REPL-3).
     async fn snapshot(&self, database: &Database) -> Result<Snapshot, Error> {
         let at = self.taken.get();
-        self.bucket.landed(&self.actor, None, at.txid, Need::Replicated).await.map_err(not_durable)?;
+        self.bucket.landed(&self.actor, at.txid, Need::Replicated).await.map_err(not_durable)?;
         let made = database.snapshot(&*self.offload, at.txid, self.now_ms()).await?;
         let landed = self.bucket.snapshot(&self.actor, at, made.bytes.into()).await.map_err(not_durable)?;
         Ok(if landed { Snapshot::Landed } else { Snapshot::Failed })
     }
 
     /// What was committed since the last one, in the form the history needs.
-    async fn next_commit(&self, database: &Database, guest: Guest) -> Result<Option<Commit>, Error> {
-        let changes = database.take_changes().await?;
+    async fn next_commit(&self, database: &Database, guest: Guest) -> Result<Option<Next<'_>>, Error> {
         let from = self.taken.get();
         let txid = from.txid + 1;
+        let changes = database.take_changes().await?;
         if changes.is_none() && !self.seeds.get() {
-            if guest == Guest::Idle && self.is_vague.take() {
+            if guest == Guest::Idle && self.is_vague.get() {
                 self.bucket.settled(&self.actor, from.txid, alarm_ms(database)?).await;
+                self.is_vague.set(false);
             }
             return Ok(None);
         }
-        // Should this be given up while a snapshot is made, the next one makes it.
-        self.seeds.set(from.is_empty());
-        let (checksum, content) = match changes {
-            Some(changes) if !from.is_empty() => (changes.after().get(), Content::Changes(changes)),
+        let (checksum, content, unsent) = match changes {
+            Some(changes) if !from.is_empty() => {
+                let unsent = Unsent::new(&self.flags);
+                (changes.after().get(), Content::Changes(changes), unsent)
+            }
             // The first of a history, or after a deletion: it has to stand by itself.
             _ => {
-                // Should it fail, the next one has to carry all of it.
+                // Should it fail, or be given up while it is made, the next one has to carry all of it.
                 self.seeds.set(true);
                 let made = database.snapshot(&*self.offload, txid, self.now_ms()).await?;
                 let checksum = database.checksum().map_or(0, |checksum| checksum.get());
-                (checksum, Content::Whole(made.bytes.into()))
+                (checksum, Content::Whole(made.bytes.into()), Unsent::new(&self.flags))
             }
         };
-        self.seeds.set(false);
-        let to = Point { txid, checksum };
-        self.taken.set(to);
         let alarm = match guest {
             Guest::Idle => Outlook::exact(alarm_ms(database)?),
             // The book is told of an alarm before the database is, so it is no later than what was committed.
             Guest::Running => Outlook::not_before((self.booked_ms)()),
         };
-        self.is_vague.set(!alarm.is_exact);
-        Ok(Some(Commit { to, content, alarm }))
+        Ok(Some(Next { commit: Commit { to: Point { txid, checksum }, content, alarm }, unsent }))
     }
 
     /// The database is about to be closed: waits until all of it is in the bucket. Whether it is.
@@ -448,10 +478,8 @@ impl<S: BucketSide> Session<S> {
     }
 
     async fn flush_all(&self, database: &Database, need: Need) -> Result<(), Error> {
-        let _alone = self.handing_over.lock().await;
-        let commit = self.next_commit(database, Guest::Idle).await?;
-        let txid = self.taken.get().txid;
-        self.bucket.landed(&self.actor, commit, txid, need).await.map(drop).map_err(not_durable)
+        let txid = self.hand_over_for(database, Guest::Idle, need).await?;
+        self.bucket.landed(&self.actor, txid, need).await.map(drop).map_err(not_durable)
     }
 
     /// Ends its uploads and gives the actor up.
@@ -465,7 +493,9 @@ impl<S: BucketSide> Session<S> {
     /// [`GivenUp`]: it may or may not be recorded.
     pub async fn delete(&self) -> Result<(), GivenUp> {
         let from = self.taken.get();
-        if from == Point::START {
+        // Else the first may be on its way without this having been told.
+        let is_sure = !self.flags.ended.load(Ordering::Acquire);
+        if from == Point::START && is_sure {
             // There is nothing in the bucket to delete.
             self.finish().await;
             return Ok(());

@@ -66,6 +66,14 @@ pub enum GivenUp {
     /// The owner ended it.
     #[error("uploads of this actor have ended")]
     Closed,
+    /// The transaction that is waited for was never handed over: a bug.
+    #[error("transaction {txid} was not handed over, only what leads to {taken}")]
+    NotTaken {
+        /// The transaction.
+        txid: u64,
+        /// The last one that was.
+        taken: u64,
+    },
     /// The commit does not follow the last one: a bug.
     #[error("transaction {to} does not follow transaction {from}")]
     NotNext {
@@ -180,7 +188,7 @@ impl<B: Bucket, S: Runtime, H: Hold> Uploader<B, S, H> {
         if !fits {
             return Err(GivenUp::NotNext { from: state.taken.txid, to: commit.to.txid });
         }
-        state.taken = commit.to;
+        let to = commit.to;
         match (state.queue.back_mut(), commit) {
             (
                 Some(Commit { to, content: Content::Changes(earlier), alarm }),
@@ -196,6 +204,7 @@ impl<B: Bucket, S: Runtime, H: Hold> Uploader<B, S, H> {
             }
             (_, commit) => state.queue.push_back(commit),
         }
+        state.taken = to;
         if let Some(driver) = state.driver.take() {
             driver.wake();
         }
@@ -220,7 +229,10 @@ impl<B: Bucket, S: Runtime, H: Hold> Uploader<B, S, H> {
             if let Some(ended) = &state.ended {
                 return Err(ended.clone());
             }
-            debug_assert!(txid <= state.taken.txid, "nobody would answer");
+            if txid > state.taken.txid {
+                // Nobody would ever answer.
+                return Err(GivenUp::NotTaken { txid, taken: state.taken.txid });
+            }
             let (answer, answered) = oneshot::channel();
             let place = state.waiters.partition_point(|waiter| waiter.txid <= txid);
             state.waiters.insert(place, Waiter { txid, need, answer });

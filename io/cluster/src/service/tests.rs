@@ -364,3 +364,17 @@ fn a_node_that_takes_nothing_leaves_nothing_behind() {
         assert!(owner(&a.bucket.bucket, "lobby").await.is_none());
     });
 }
+
+// R-REPL-1
+#[test]
+fn a_transaction_that_was_never_handed_over_is_not_waited_for() {
+    run(async {
+        let a = node(&Cable::new(), "a", 1).await;
+        let lobby = actor("lobby");
+        a.open(&lobby).await.unwrap();
+        a.write(&lobby, 1).await.unwrap();
+        let landed = a.service.landed(&lobby, 2, Need::Replicated);
+        let landed = tokio::time::timeout(Duration::from_secs(3600), landed).await.expect("it ends");
+        assert_eq!(landed, Err(GivenUp::NotTaken { txid: 2, taken: 1 }));
+    });
+}

@@ -5,5 +5,6 @@ mod collecting;
 mod restores;
 mod rig;
 mod scripted;
+mod session;
 mod sharing;
 mod uploads;

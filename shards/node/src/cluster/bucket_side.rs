@@ -1,6 +1,6 @@
 //! The bucket's side of the actors of a shard: every call is a job of the bucket core.
 
-use std::{path::PathBuf, rc::Rc, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use wasmkeep_core::{BucketThreadRuntime, Gone, Lane};
@@ -59,24 +59,11 @@ impl BucketSide for Cluster {
         pushed.await.map_err(|Gone| GivenUp::Closed)
     }
 
-    async fn landed(
-        &self,
-        actor: &ActorId,
-        commit: Option<Commit>,
-        txid: u64,
-        need: Need,
-    ) -> Result<u64, GivenUp> {
+    async fn landed(&self, actor: &ActorId, txid: u64, need: Need) -> Result<u64, GivenUp> {
         let actor = actor.clone();
-        let landed = self.core.run(Lane::Durable, move |service| {
-            let service = Rc::clone(&service);
-            // Here and not in the future: jobs of a lane begin in order.
-            let pushed = commit.map_or(Ok(()), |commit| service.push(&actor, commit));
-            async move {
-                pushed?;
-                service.landed(&actor, txid, need).await
-            }
-        });
-        landed.await.unwrap_or(Err(GivenUp::Closed))
+        let landed =
+            self.core.run(Lane::Durable, async move |service| service.landed(&actor, txid, need).await).await;
+        landed.unwrap_or(Err(GivenUp::Closed))
     }
 
     async fn snapshot(&self, actor: &ActorId, at: Point, body: Bytes) -> Result<bool, GivenUp> {
