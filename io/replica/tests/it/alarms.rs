@@ -104,7 +104,7 @@ fn an_actor_that_sets_its_alarm_in_every_event_has_the_index_written_once_a_seco
 // R-ALM-1, R-REPL-2, R-REPL-4
 #[test]
 fn an_alarm_that_cannot_be_listed_is_an_upload_that_failed() {
-    for (fault, seconds) in [(Fault::Refused, 0), (Fault::Broken, 20)] {
+    for (fault, seconds) in [(Fault::Refused, 1), (Fault::Broken, 20)] {
         run(async {
             let (rig, mut model) = (Rig::new(), Model::new());
             let uploader = rig.uploader(1, Point::START);
