@@ -3,6 +3,9 @@
 //! Owns reading ahead, the phases of a request on the wire, and the deadlines that follow from them. Does not own
 //! what happens when a deadline passes or a request is refused: it leaves an [`Outcome`] for the connection.
 
+mod limits;
+
+pub(super) use self::limits::Limit;
 use super::{
     Config, Stats, Violation,
     body::Waits,
@@ -19,31 +22,23 @@ use bytes::{Buf, BytesMut};
 use futures::io::AsyncRead;
 use http::Response;
 use hyper::rt::ReadBufCursor;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use std::{
     cell::{Cell, RefCell},
     io::{self, IoSlice},
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// Bytes read from a socket in one call. One buffer per shard.
 const SCRATCH_BYTES: usize = 64 << 10;
 
 /// Bytes read ahead of what hyper asks for while a request is served, to see the client leave. Beyond it the
-/// kernel's buffer and the client's window push back, and the socket is probed every [`PROBE_EVERY`]. A client
+/// kernel's buffer and the client's window push back, and the socket is probed every second. A client
 /// whose own kernel still holds bytes that this limit keeps back is not seen to leave before they are read, or
 /// the event's time limit ends the wait.
 const AHEAD_BYTES: usize = 16 << 10;
-
-/// Time for the head of a request on a connection that has an operator's place, from the connection's begin and from
-/// its first byte: such places are few, and whoever is no operator is turned away with its head.
-const OPERATORS_HEAD_WITHIN: Duration = Duration::from_secs(1);
-
-/// How soon a client that left is noticed when bytes it sent hide that it did, or when it had sent its last before.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice());
@@ -82,23 +77,6 @@ pub(super) enum Outcome {
     Full,
     /// It belongs to this shard.
     Move(usize),
-}
-
-/// A time limit in force.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Limit {
-    /// Not a limit: idle long enough to give back what serving needs.
-    Rest,
-    /// Nothing came between two requests.
-    Idle,
-    /// A head began and is not whole.
-    Head,
-    /// The body is waited for and nothing comes, or not all of it in time.
-    Body,
-    /// The client does not read.
-    Write,
-    /// Not a limit: time to see whether the client is still there.
-    Probe,
 }
 
 #[derive(Debug)]
@@ -218,19 +196,6 @@ impl Wire {
     /// Bytes wait that hyper may have.
     pub(super) fn has_passed(&self) -> bool {
         self.passed > 0
-    }
-
-    /// The client closed its side and what it sent is no whole request. One that only stopped sending still gets its
-    /// answer; one that left resets the connection when it comes. A WebSocket needs both sides.
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.eof
-            && match &self.phase {
-                Phase::Head(_) => false,
-                Phase::Body(framing) => {
-                    self.is_upgrade || !framing.would_complete(&self.inbox[self.passed..])
-                }
-                Phase::Answer => self.is_upgrade,
-            }
     }
 
     /// Whether only operators are served here.
@@ -438,26 +403,6 @@ impl Wire {
         }
     }
 
-    /// The body is waited for from this moment on, as far as its limit goes.
-    pub(super) fn await_body_since(&mut self, since: Instant) {
-        self.body_wanted = true;
-        self.since = since;
-    }
-
-    /// The body is read before its event, which waits for it.
-    pub(super) fn begin_buffering(&mut self) {
-        let within = self.rules.config.buffer_timeout;
-        self.buffered_by.get_or_insert_with(|| Instant::now() + within);
-    }
-
-    pub(super) fn end_buffering(&mut self) {
-        self.buffered_by = None;
-    }
-
-    pub(super) fn is_buffering(&self) -> bool {
-        self.buffered_by.is_some()
-    }
-
     /// Reads ahead while nobody asks for bytes, so that the client is seen to leave.
     pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.eof {
@@ -504,10 +449,6 @@ impl Wire {
         }
     }
 
-    fn probe_later(&mut self) {
-        self.probe_at.get_or_insert_with(|| Instant::now() + PROBE_EVERY);
-    }
-
     /// hyper's flush: its buffer is empty. If that was the end of an answer the next request may come.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>, answered: &Cell<bool>) -> Poll<io::Result<()>> {
         let flushed = self.stream.poll_flush(cx);
@@ -552,57 +493,6 @@ impl Wire {
             }
         }
         sent
-    }
-
-    /// The limit that passes first, if any is in force. `rested`: nothing is left to give back.
-    pub(super) fn due(&self, rested: bool) -> Option<(Instant, Limit)> {
-        let config = &self.rules.config;
-        let reading = match self.phase {
-            Phase::Head(_) if self.for_operators => Some((self.since + OPERATORS_HEAD_WITHIN, Limit::Head)),
-            Phase::Head(_) if self.inbox.is_empty() && !rested && config.rest_after < config.idle_timeout => {
-                Some((self.since + config.rest_after, Limit::Rest))
-            }
-            Phase::Head(_) if self.inbox.is_empty() => Some((self.since + config.idle_timeout, Limit::Idle)),
-            Phase::Head(_) => Some((self.since + config.head_timeout, Limit::Head)),
-            Phase::Body(_) if self.buffered_by.is_some() => self.buffered_by.map(|at| (at, Limit::Body)),
-            Phase::Body(_) if self.body_wanted => Some((self.since + config.body_timeout, Limit::Body)),
-            Phase::Body(_) | Phase::Answer => self.probe_at.map(|at| (at, Limit::Probe)),
-        };
-        let writing = self.write_blocked.map(|since| (since + config.write_timeout, Limit::Write));
-        reading.into_iter().chain(writing).min_by_key(|(at, _)| *at)
-    }
-
-    /// The body's limit passed; it is not in force any more.
-    pub(super) fn give_up_body(&mut self) {
-        self.body_wanted = false;
-        self.buffered_by = None;
-    }
-
-    /// Whether the client left, seen past the bytes that wait and past its last one; asks again later if not.
-    pub(super) fn probe_gone(&mut self) -> bool {
-        let looks_again = self.eof || self.inbox.len() >= AHEAD_BYTES;
-        self.probe_at = looks_again.then(|| Instant::now() + PROBE_EVERY);
-        let mut fds = [PollFd::from_borrowed_fd(self.stream.descriptor(), PollFlags::RDHUP)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        if !matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1..)) {
-            return false;
-        }
-        let seen = fds[0].revents();
-        seen.intersects(PollFlags::HUP | PollFlags::ERR)
-            || (seen.contains(PollFlags::RDHUP) && !self.may_be_whole())
-    }
-
-    /// Whether the request may be whole once all is read that has come, after which nothing more comes.
-    fn may_be_whole(&self) -> bool {
-        match &self.phase {
-            _ if self.is_upgrade => false,
-            Phase::Body(BodyFraming::Sized(left)) => {
-                // With TLS it counts what is around the bytes too.
-                let unread = rustix::io::ioctl_fionread(self.stream.descriptor()).unwrap_or(u64::MAX);
-                unread.saturating_add((self.inbox.len() - self.passed) as u64) >= *left
-            }
-            Phase::Head(_) | Phase::Body(BodyFraming::Chunked(_)) | Phase::Answer => true,
-        }
     }
 }
 
