@@ -67,6 +67,9 @@ pub enum Failure {
 pub enum TurnEnd {
     /// It may take the next event.
     Ready,
+    /// It ended without an answer where one was due, and is not asked again: a language's runtime may have lost its
+    /// way and would do so each time. The next event gets a new one.
+    Retired,
     /// It must not be entered again: the next event gets a new one.
     Poisoned(Failure),
 }

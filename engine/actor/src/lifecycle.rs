@@ -224,7 +224,7 @@ impl<E: Event> Lifecycle<E> {
             }
             Input::Ended(end, fate) => {
                 self.answered();
-                if matches!(end, TurnEnd::Poisoned(_)) {
+                if end != TurnEnd::Ready {
                     self.instance = Instance::Absent;
                 }
                 self.learn(fate);

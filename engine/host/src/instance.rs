@@ -250,12 +250,7 @@ impl Instance {
         let ended = turn::run(&self.timers, call, &self.slice_ended, reply, on_trap).await;
         drop(revocation);
         self.leave();
-        match ended {
-            Ok(()) => {
-                self.sound = true;
-                TurnEnd::Ready
-            }
-            Err(failure) => TurnEnd::Poisoned(failure),
-        }
+        self.sound = ended == TurnEnd::Ready;
+        ended
     }
 }

@@ -19,7 +19,7 @@ use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, header, response::Parts};
 use http_body::Body;
 use tokio::{runtime::Handle, sync::oneshot};
-use wasmkeep_actor::Failure;
+use wasmkeep_actor::{Failure, TurnEnd};
 use wasmtime_wasi_http::p2::{bindings::http::types::ErrorCode, body::HyperOutgoingBody};
 
 use crate::{
@@ -41,14 +41,14 @@ const POLLS_MAX: usize = 16;
 /// answer its single write; a guest that computes on must not hold the head back for long.
 const SLICES_HELD_MAX: u32 = 4;
 
-/// Runs the guest's handler and answers the event. `on_trap` sees the whole error of a trap.
+/// Runs the guest's handler and answers the event; how that left the instance. `on_trap` sees the whole error of a trap.
 pub(crate) async fn run(
     timers: &Handle,
     call: impl Future<Output = wasmtime::Result<()>>,
     slice_ended: &SliceEnded,
     mut reply: Reply,
     on_trap: impl Fn(&wasmtime::Error),
-) -> Result<(), Failure> {
+) -> TurnEnd {
     let mut call = pin!(call);
     poll_fn(|cx| {
         for _ in 0..POLLS_MAX {
@@ -62,17 +62,17 @@ pub(crate) async fn run(
                 }
                 Poll::Ready(Ok(Ok(()))) => {
                     reply.advance(cx, Phase::Returned);
-                    return Poll::Ready(Ok(()));
+                    return Poll::Ready(if reply.is_missing { TurnEnd::Retired } else { TurnEnd::Ready });
                 }
                 Poll::Ready(Ok(Err(error))) => {
                     on_trap(&error);
                     let failure = trap(&error);
                     reply.advance(cx, Phase::Failed(&failure));
-                    return Poll::Ready(Err(failure));
+                    return Poll::Ready(TurnEnd::Poisoned(failure));
                 }
                 Poll::Ready(Err(failure)) => {
                     reply.advance(cx, Phase::Failed(&failure));
-                    return Poll::Ready(Err(failure));
+                    return Poll::Ready(TurnEnd::Poisoned(failure));
                 }
             }
         }
@@ -122,6 +122,8 @@ type Head = Result<http::Response<HyperOutgoingBody>, ErrorCode>;
 pub(crate) struct Reply {
     answer: AnswerSender,
     head_only: bool,
+    /// The guest returned without a response.
+    is_missing: bool,
     stage: Stage,
 }
 
@@ -212,7 +214,7 @@ fn read(body: &mut HyperOutgoingBody, cx: &mut Context<'_>) -> Read {
 
 impl Reply {
     pub(crate) fn new(answer: AnswerSender, method: &Method, head: oneshot::Receiver<Head>) -> Self {
-        Self { answer, head_only: method == Method::HEAD, stage: Stage::Head(head) }
+        Self { answer, head_only: method == Method::HEAD, is_missing: false, stage: Stage::Head(head) }
     }
 
     /// Moves on as far as it goes; with [`Phase::Returned`] and [`Phase::Failed`], to the end. Says whether it
@@ -257,7 +259,10 @@ impl Reply {
             Ok(Ok(response)) => self.begin(response),
             Ok(Err(code)) => self.mistake(Mistake::ErrorCode(format!("{code:?}"))),
             Err(_) if phase.is_running() => Step::Wait(Stage::Head(head)),
-            Err(_) => self.mistake(Mistake::NoResponse),
+            Err(_) => {
+                self.is_missing = true;
+                self.mistake(Mistake::NoResponse)
+            }
         }
     }
 

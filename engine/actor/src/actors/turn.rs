@@ -72,8 +72,10 @@ impl<W: World> Actors<W> {
         };
         guest.ends_at(ends_at);
         let end = self.within(actor, limit, guest.deliver(event)).await.unwrap_or_else(TurnEnd::Poisoned);
-        if let TurnEnd::Poisoned(failure) = &end {
+        if end != TurnEnd::Ready {
             body.guest = None;
+        }
+        if let TurnEnd::Poisoned(failure) = &end {
             self.world.observe(&actor.id, Happening::Failed(failure));
             <EventOf<W> as Event>::fail(ticket, failure);
         }

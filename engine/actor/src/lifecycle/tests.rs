@@ -119,25 +119,26 @@ fn an_alarm_finds_a_place_in_a_full_mailbox_and_waits_for_its_turn() {
 }
 
 #[test]
-fn a_trap_drops_the_instance_and_keeps_the_database() {
-    let trap = TurnEnd::Poisoned(Failure::Trap("unreachable".into()));
-    check(
-        woken().into_iter().chain([
-            arrive(2),
-            Input::Ended(trap, StorageFate::Keep),
-            Input::Started(Ok(NeedsInit::No)),
-            ended(),
-        ]),
-        &expect![[r"
-            open
-            start
-            run 1
-            wait
-            start
-            run 2
-            wait
-        "]],
-    );
+fn a_trap_or_no_answer_drops_the_instance_and_keeps_the_database() {
+    for end in [TurnEnd::Poisoned(Failure::Trap("unreachable".into())), TurnEnd::Retired] {
+        check(
+            woken().into_iter().chain([
+                arrive(2),
+                Input::Ended(end, StorageFate::Keep),
+                Input::Started(Ok(NeedsInit::No)),
+                ended(),
+            ]),
+            &expect![[r"
+                open
+                start
+                run 1
+                wait
+                start
+                run 2
+                wait
+            "]],
+        );
+    }
 }
 
 #[test]

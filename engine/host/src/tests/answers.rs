@@ -36,8 +36,12 @@ fn bytes(len: usize) -> String {
 
 fn mistake(wasm: &[u8]) -> Mistake {
     match ask(wasm) {
-        // A mistake is not a trap: the instance goes on.
-        (TurnEnd::Ready, Err(Unanswered::Mistake(mistake))) => mistake,
+        // A mistake is not a trap: the instance goes on, unless it said nothing at all.
+        (end, Err(Unanswered::Mistake(mistake)))
+            if (end == TurnEnd::Retired) == (mistake == Mistake::NoResponse) =>
+        {
+            mistake
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -314,6 +314,11 @@ fn guest_mistakes_are_500_or_a_cut_connection_never_a_wrong_200() {
         let status = node.get(&format!("/actor/sql/a/{path}")).status;
         assert_eq!(status, 500, "{path}");
     }
+    // What an instance keeps in memory goes with it, and it goes when it has not answered.
+    node.get("/actor/sql/kept/set?value=x").expect(200);
+    assert_eq!(node.get("/actor/sql/kept/get").expect(200).json(), "x");
+    node.get("/actor/sql/kept/no-response").expect(500);
+    assert_eq!(node.get("/actor/sql/kept/get").expect(200).json(), "");
     for path in ["short-body", "long-body", "unfinished", "trap-after-head"] {
         let answer = node.get(&format!("/actor/sql/a/{path}"));
         assert!(answer.status == 500 || answer.cut, "{path}: {answer:?}");
