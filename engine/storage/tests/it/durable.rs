@@ -272,7 +272,7 @@ fn a_database_that_was_closed_is_whole_without_its_log() {
         rig.script("CREATE TABLE t(x); INSERT INTO t VALUES(0)").unwrap();
         for round in 1..4 {
             rig.durable("INSERT INTO t VALUES(1)").unwrap();
-            assert_eq!(wait(rig.db.doze(&Inline)), true);
+            assert!(wait(rig.db.doze(&Inline)));
             if !dozes {
                 wait(rig.db.wake(&Inline)).unwrap();
             }
