@@ -220,6 +220,10 @@ pub const RESTORE_AHEAD_BYTES: u64 = 4 << 20;
 /// shards where there are no others; two do more than a gigabyte a second.
 pub const RESTORES_APPLIED_AT_ONCE: usize = 2;
 
+/// Bytes of whole databases that are on their way to the bucket, on a node at once: firsts of an actor and periodic
+/// snapshots (R-REPL-1). One larger database goes alone.
+pub const UPLOAD_BYTES_MAX: u64 = 256 << 20;
+
 /// Passes over actors' histories that delete what is not needed any more, on a node at once (R-HIST-1).
 pub const HISTORY_PASSES_MAX: usize = 4;
 

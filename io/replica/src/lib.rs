@@ -23,6 +23,7 @@ mod send;
 mod session;
 mod sweeps;
 mod turns;
+mod upload_budget;
 mod uploader;
 
 pub use alarms::{Overdue, Subject, overdue, whose};
@@ -42,4 +43,5 @@ pub use session::{
 };
 pub use sweeps::{Looks, Sweeps};
 pub use turns::{Turn, Turns};
+pub use upload_budget::UploadBudget;
 pub use uploader::{GivenUp, Need, Uploader, Ways};

@@ -26,6 +26,7 @@ use crate::{
     commit::{Commit, Content},
     history::HistoryError,
     restore::RestoreError,
+    upload_budget::UploadBudget,
     uploader::{GivenUp, Need},
 };
 
@@ -147,6 +148,8 @@ pub struct SessionConfig<'a> {
     pub is_gated: bool,
     /// When the alarm wants attention that the node knows of. It is told of an alarm before the database is.
     pub booked_ms: Rc<dyn Fn() -> Option<u64>>,
+    /// The node's, for whole databases.
+    pub upload_budget: UploadBudget,
 }
 
 /// Why no session was opened.
@@ -211,6 +214,7 @@ pub struct Session<S> {
     /// Held while commits are read and handed over: two at once would mix up their order.
     handing_over: Mutex<()>,
     booked_ms: Rc<dyn Fn() -> Option<u64>>,
+    upload_budget: UploadBudget,
     /// What was handed over last does not say for certain when the alarm is due.
     is_vague: Cell<bool>,
     need: Need,
@@ -310,7 +314,7 @@ impl<S: BucketSide> Session<S> {
         actor: &ActorId,
         path: &Path,
     ) -> Result<(Database, Rc<Self>), SessionError> {
-        let SessionConfig { offload, storage, is_gated, booked_ms } = config;
+        let SessionConfig { offload, storage, is_gated, booked_ms, upload_budget } = config;
         let Some(epoch) = bucket.epoch() else { return Err(SessionError::NoLease) };
         let taken = bucket.take(actor).await?;
         let (database, at, uploads, seeds) = match local(&*offload, path, storage, taken.end).await? {
@@ -343,6 +347,7 @@ impl<S: BucketSide> Session<S> {
             offload,
             handing_over: Mutex::new(()),
             booked_ms,
+            upload_budget,
             is_vague: Cell::new(false),
             need: if is_gated { Need::Durable } else { Need::Replicated },
         });
@@ -424,9 +429,14 @@ impl<S: BucketSide> Session<S> {
     /// The actor is held meanwhile; a snapshot that fails costs no write (R-REPL-3).
     async fn snapshot(&self, database: &Database) -> Result<Snapshot, Error> {
         let at = self.taken.get();
+        // It stays due: the actor is not held for the uploads of others.
+        let Some(place) = self.upload_budget.try_enter(database.size_bytes()) else {
+            return Ok(Snapshot::NotDue);
+        };
         self.bucket.landed(&self.actor, at.txid, Need::Replicated).await.map_err(not_durable)?;
         let made = database.snapshot(&*self.offload, at.txid, self.now_ms()).await?;
-        let landed = self.bucket.snapshot(&self.actor, at, made.bytes.into()).await.map_err(not_durable)?;
+        let landed =
+            self.bucket.snapshot(&self.actor, at, place.hold(made.bytes)).await.map_err(not_durable)?;
         Ok(if landed { Snapshot::Landed } else { Snapshot::Failed })
     }
 
@@ -451,9 +461,12 @@ impl<S: BucketSide> Session<S> {
             _ => {
                 // Should it fail, or be given up while it is made, the next one has to carry all of it.
                 self.seeds.set(true);
+                let place = self.upload_budget.enter(database.size_bytes()).await;
+                // What was committed during the wait is part of it.
+                drop(database.take_changes().await?);
                 let made = database.snapshot(&*self.offload, txid, self.now_ms()).await?;
                 let checksum = database.checksum().map_or(0, |checksum| checksum.get());
-                (checksum, Content::Whole(made.bytes.into()), Unsent::new(&self.flags))
+                (checksum, Content::Whole(place.hold(made.bytes)), Unsent::new(&self.flags))
             }
         };
         let alarm = match guest {

@@ -14,7 +14,7 @@ use futures::FutureExt;
 use wasmkeep_protocol::{ActorId, history::Point};
 use wasmkeep_replica::{
     BucketSide, Commit, Content, Flags, GivenUp, Guest, Need, Opening, RestoreError, Session, SessionConfig,
-    TakeError, Taken,
+    TakeError, Taken, UploadBudget,
 };
 use wasmkeep_storage::{CommitSink, Config, Database, Inline, Pacer};
 
@@ -103,6 +103,10 @@ struct Open {
 }
 
 async fn open() -> Open {
+    open_beside(&UploadBudget::default()).await
+}
+
+async fn open_beside(uploads: &UploadBudget) -> Open {
     let folder = tempfile::tempdir().unwrap();
     let storage = Config { quota_bytes: 1 << 24, pacer: Pacer::default(), root: folder.path().to_owned() };
     let side = Side::default();
@@ -111,6 +115,7 @@ async fn open() -> Open {
         storage: &storage,
         is_gated: false,
         booked_ms: Rc::new(|| None),
+        upload_budget: uploads.clone(),
     };
     let actor = ActorId { class: "room".parse().unwrap(), name: "lobby".parse().unwrap() };
     let path = folder.path().join("lobby.db");
@@ -178,5 +183,19 @@ fn a_durable_write_is_handed_over_once_and_waited_for() {
             [Commit { content: Content::Whole(_), .. }, Commit { content: Content::Changes(_), .. }]
         ));
         assert_eq!((session.taken(), pushed[1].to.txid), (pushed[1].to, 2));
+    });
+}
+
+// R-REPL-1
+#[test]
+fn a_whole_database_has_its_room_from_before_it_is_made_until_it_is_uploaded() {
+    run(async {
+        let uploads = UploadBudget::default();
+        let Open { side, database, session, _folder } = open_beside(&uploads).await;
+        database.exec_script("CREATE TABLE t (x)").await.unwrap();
+        session.hand_over(&database, Guest::Idle).await.unwrap();
+        assert_eq!(uploads.in_use(), database.size_bytes());
+        side.pushed.borrow_mut().clear();
+        assert_eq!(uploads.in_use(), 0);
     });
 }

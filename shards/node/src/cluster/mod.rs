@@ -31,7 +31,7 @@ use wasmkeep_protocol::{
     trust::Plaintext,
     view::View,
 };
-use wasmkeep_replica::HistoryError;
+use wasmkeep_replica::{HistoryError, UploadBudget};
 use wasmkeep_runtime::Runtime;
 use wasmkeep_s3::AnyBucket;
 
@@ -129,6 +129,8 @@ pub(crate) struct Cluster {
     pub(crate) secret: Option<Arc<Secret>>,
     /// Calls from other nodes that were accepted lately.
     pub(crate) seen: Arc<Mutex<SeenNonces>>,
+    /// For whole databases on their way to the bucket.
+    pub(crate) uploads: UploadBudget,
     exit: Ending,
 }
 
@@ -228,6 +230,7 @@ impl Cluster {
             unbelieved_said: Arc::default(),
             secret: None,
             seen: Arc::default(),
+            uploads: UploadBudget::default(),
             exit,
         };
         block_on(cluster.core.run(Lane::Lease, async |service| {

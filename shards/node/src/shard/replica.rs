@@ -50,7 +50,8 @@ pub(super) async fn open(
         Rc::new(move || book.wake(&actor).map(|wake| wake.at_ms))
     };
     let offload = Rc::clone(offload) as Rc<dyn wasmkeep_storage::Offload>;
-    let config = SessionConfig { offload, storage: config, is_gated, booked_ms };
+    let upload_budget = cluster.uploads.clone();
+    let config = SessionConfig { offload, storage: config, is_gated, booked_ms, upload_budget };
     match Session::open(cluster, config, actor, path).await {
         Ok((database, session)) => {
             let gate = is_gated.then(|| Gate::new(session.taken().txid));
