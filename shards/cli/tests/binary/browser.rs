@@ -1,9 +1,9 @@
 //! The chat sample and its page in a real browser: Chromium, without a screen, told what to do over WebDriver.
 
 #[path = "../support/browser.rs"]
-mod browser;
+mod driver;
 use crate::support::{Node, eventually, guest};
-use browser::{Browser, Tab};
+use driver::{Browser, Tab};
 
 #[test]
 #[ignore = "needs Chromium and its driver: run scripts/test-browser"]
