@@ -63,6 +63,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wasmkeep-storage",
             "wasmkeep-actor",
             "wasmkeep-bucket",
+            "wasmkeep-cluster",
             "wasmkeep-replica",
             "wasmkeep-runtime",
         ],
@@ -96,11 +97,16 @@ const MUST_NOT_REACH: &[(&str, &[&str])] = &[
     ("wasmkeep-sim", &["glommio", "wasmtime", "hyper", "reqwest", "object_store"]),
 ];
 
+/// What a crate has to use, or it stands for something else than what ships.
+const MUST_USE: &[(&str, &[&str])] =
+    &[("wasmkeep-sim", &["wasmkeep-cluster", "wasmkeep-replica", "wasmkeep-actor"])];
+
 /// Fails with every arrow that should not be there.
 pub fn check() -> Result<()> {
     let metadata = MetadataCommand::new().exec().context("cargo metadata failed")?;
     let mut wrong = forbidden_uses(&metadata);
     wrong.extend(forbidden_reaches(&metadata)?);
+    wrong.extend(missing_uses(&metadata));
     if wrong.is_empty() {
         writeln!(io::stdout(), "every crate uses only what it may")?;
         return Ok(());
@@ -119,6 +125,23 @@ fn forbidden_uses(metadata: &Metadata) -> Vec<String> {
         for dependency in package.dependencies.iter().filter(|used| used.name.starts_with("wasmkeep-")) {
             if !may_use.contains(&dependency.name.as_str()) {
                 wrong.push(format!("{} must not use {}", package.name, dependency.name));
+            }
+        }
+    }
+    wrong
+}
+
+fn missing_uses(metadata: &Metadata) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for package in metadata.workspace_packages() {
+        let must_use = MUST_USE.iter().filter(|(name, _)| *name == package.name.as_str());
+        for needed in must_use.flat_map(|(_, needed)| *needed) {
+            let is_used = package
+                .dependencies
+                .iter()
+                .any(|used| used.name == *needed && used.kind == DependencyKind::Normal);
+            if !is_used {
+                wrong.push(format!("{} has to use {needed}", package.name));
             }
         }
     }

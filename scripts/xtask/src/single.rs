@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// Who makes a `Keeper`, the state machine of a node's lease: the node and the simulator drive the same.
-const DRIVERS: [&str; 2] = ["io/cluster/src/member.rs", "sim/src/cluster/process.rs"];
+/// Who makes a `Keeper`, the state machine of a node's lease: one driver, which the node and the simulator both run.
+const DRIVERS: [&str; 1] = ["io/cluster/src/member.rs"];
 
 /// Visits the sources below `folder` that are no tests.
 fn sources(folder: &Path, visit: &mut impl FnMut(&Path, &str)) {

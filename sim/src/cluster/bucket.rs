@@ -1,72 +1,73 @@
-//! The bucket of a simulated cluster: whole objects, conditional writes, listings. Real semantics, no durability and
-//! no delays; those are the network's. The actors' histories are in it, too, and read and written as `io/bucket` does.
+//! The bucket of a simulated cluster: the one in memory that `io/bucket` has, and the requests that reach it. Real
+//! semantics, no durability and no delays; those are the network's.
 
-use std::collections::BTreeMap;
+use std::{cell::Cell, fmt, ops::Range, rc::Rc};
 
-use wasmkeep_bucket::ListQuery;
-use wasmkeep_protocol::{
-    object_keys,
-    store::{Condition, Version, Wrote},
+use bytes::Bytes;
+use futures::FutureExt;
+use wasmkeep_bucket::{
+    Bucket as _, Failure, Key, ListQuery, MemoryBucket, Meta, Object, Outcome, Page, Precondition, ReadError,
 };
+use wasmkeep_protocol::object_keys;
 
 use super::{
-    data::{DataCall, DataReply, Objects},
     record::ActorNumber,
     stage,
-    time::Time,
+    time::{Time, wall_ms},
 };
 
 /// A request.
 #[derive(Debug, Clone)]
 pub enum Call {
-    /// Reads an object.
-    Get(String),
-    /// Writes one under a condition.
-    Put(String, Vec<u8>, Condition),
-    /// Lists every object whose key begins so.
-    List(String),
-    /// Removes one. Only an operator does.
-    Delete(String),
-    /// For an actor's history.
-    Data(DataCall),
+    /// Reads an object, or a part of it.
+    Get(Key, Option<Range<u64>>),
+    /// Asks how large it is.
+    Head(Key),
+    /// Writes one.
+    Put(Key, Bytes, Precondition),
+    /// Removes one.
+    Delete(Key),
+    /// Reads one page of a listing.
+    List(ListQuery),
 }
 
-/// What a request came to.
+/// What it came to.
 #[derive(Debug, Clone)]
 pub enum Reply {
     /// Of a `Get`.
-    Object(Option<(Version, Vec<u8>)>),
-    /// Of a `Put` or a `Delete`.
-    Wrote(Wrote),
-    /// Of a `List`, in the order of the keys: name, version, length.
-    Listed(Vec<(String, Version, u64)>),
-    /// The bucket refused: nothing happened.
-    Failed,
-    /// Of a `Data`.
-    Data(DataReply),
-}
-
-impl Call {
-    /// What a bucket that refuses says.
-    pub fn refusal(&self) -> Reply {
-        match self {
-            Self::Data(_) => Reply::Data(DataReply::Refused),
-            _ => Reply::Failed,
-        }
-    }
-
-    /// What is seen of a lost one before its time is up. The requests of the machines see nothing.
-    pub fn loss(&self) -> Option<Reply> {
-        matches!(self, Self::Data(_)).then_some(Reply::Data(DataReply::Broken))
-    }
+    Got(Result<(Meta, Range<u64>, Bytes), ReadError>),
+    /// Of a `Head`.
+    Size(Result<Meta, ReadError>),
+    /// Of a `Put`.
+    Put(Outcome),
+    /// Of a `Delete`.
+    Deleted(Result<(), Failure>),
+    /// Of a `List`.
+    Page(Result<Page, ReadError>),
+    /// The bucket refused, or the connection broke before anything happened.
+    Refused,
+    /// The connection broke; what happened is not known.
+    Broken,
 }
 
 /// The objects.
-#[derive(Debug, Default)]
 pub struct Bucket {
-    objects: BTreeMap<String, (Version, Vec<u8>)>,
-    writes: u64,
-    histories: Objects,
+    memory: MemoryBucket,
+    wall_ms: Rc<Cell<u64>>,
+}
+
+impl fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.memory.fmt(f)
+    }
+}
+
+impl Default for Bucket {
+    fn default() -> Self {
+        let wall_ms = Rc::new(Cell::new(0));
+        let clock = wall_ms.clone();
+        Self { memory: MemoryBucket::with_clock(move || clock.get()), wall_ms }
+    }
 }
 
 impl Bucket {
@@ -74,44 +75,37 @@ impl Bucket {
     pub fn earliest_alarm(&self, time: Time, actor: ActorNumber) -> Option<u64> {
         let (folder, whose) = stage::alarms(actor);
         let query = ListQuery { prefix: folder.clone(), start_after: None, token: None, page_max: 1_000 };
-        let DataReply::Page(Ok(page)) = self.histories.call(time, DataCall::List(query)) else { return None };
+        let Reply::Page(Ok(page)) = self.call(time, Call::List(query)) else { return None };
         let mut listed =
             page.objects.iter().filter_map(|object| object_keys::parse_alarm(&folder, &object.name));
         listed.find(|(of, _)| *of == whose).map(|(_, post)| post.due_ms)
     }
 
-    /// Carries a request out. `heed` is false where the store is broken and ignores conditions.
-    pub fn call(&mut self, time: Time, call: Call, heed: bool) -> Reply {
+    /// Carries a request out; the bucket's clock is right.
+    pub fn call(&self, time: Time, call: Call) -> Reply {
+        self.wall_ms.set(wall_ms(time));
+        // A bucket in memory answers at once.
+        self.carry_out(call).now_or_never().unwrap_or(Reply::Refused)
+    }
+
+    async fn carry_out(&self, call: Call) -> Reply {
+        let memory = &self.memory;
         match call {
-            Call::Data(call) => Reply::Data(self.histories.call(time, call)),
-            Call::Get(key) => Reply::Object(self.objects.get(&key).cloned()),
-            Call::Put(key, body, condition) => {
-                let holds = match (&condition, self.objects.get(&key)) {
-                    (Condition::Absent, there) => there.is_none(),
-                    (Condition::Unchanged(wanted), there) => {
-                        there.is_some_and(|(version, _)| version == wanted)
-                    }
-                };
-                if heed && !holds {
-                    return Reply::Wrote(Wrote::ConditionFailed);
+            Call::Get(key, range) => match memory.get(&key, range).await {
+                Ok(object) => {
+                    let (meta, range) = (object.meta.clone(), object.range.clone());
+                    Reply::Got(whole(object).await.map(|bytes| (meta, range, bytes)))
                 }
-                self.writes += 1;
-                let version = Version::new(format!("v{}", self.writes));
-                self.objects.insert(key, (version.clone(), body));
-                Reply::Wrote(Wrote::Written(version))
-            }
-            Call::List(prefix) => {
-                let objects = self.objects.iter().filter(|(key, _)| key.starts_with(&prefix));
-                Reply::Listed(
-                    objects
-                        .map(|(key, (version, body))| (key.clone(), version.clone(), body.len() as u64))
-                        .collect(),
-                )
-            }
-            Call::Delete(key) => {
-                self.objects.remove(&key);
-                Reply::Wrote(Wrote::Written(Version::new("deleted")))
-            }
+                Err(error) => Reply::Got(Err(error)),
+            },
+            Call::Head(key) => Reply::Size(memory.head(&key).await),
+            Call::Put(key, body, condition) => Reply::Put(memory.put(&key, body, &condition).await),
+            Call::Delete(key) => Reply::Deleted(memory.delete(&key).await),
+            Call::List(query) => Reply::Page(memory.list(&query).await),
         }
     }
+}
+
+async fn whole(object: Object) -> Result<Bytes, ReadError> {
+    object.bytes(u64::MAX).await
 }

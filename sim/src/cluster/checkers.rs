@@ -4,9 +4,11 @@
 mod alarm_index;
 mod alarms;
 mod answers;
+mod deletions;
 mod durable;
 mod fences;
 mod generations;
+mod held;
 mod linearizable;
 mod liveness;
 mod outages;
@@ -47,6 +49,7 @@ pub trait Checker {
 pub fn all(parameters: &Parameters) -> Vec<Box<dyn Checker>> {
     vec![
         Box::new(single_owner::SingleOwner::default()),
+        Box::new(held::Held::default()),
         Box::new(generations::Generations::default()),
         Box::new(fences::Fences::default()),
         Box::new(outages::Outages::new(parameters)),
@@ -56,6 +59,7 @@ pub fn all(parameters: &Parameters) -> Vec<Box<dyn Checker>> {
         Box::new(answers::Answers::default()),
         Box::new(stops::Stops::default()),
         Box::new(durable::Durable::default()),
+        Box::new(deletions::Deletions::default()),
         Box::new(linearizable::Linearizable::default()),
         Box::new(alarm_index::AlarmIndex::default()),
         Box::new(alarms::Alarms::default()),

@@ -24,7 +24,9 @@ pub async fn carry_out(
         }
         Operation::Write => format!("UPDATE cells SET value = {request} WHERE name = 'register';"),
         Operation::Note => format!("INSERT INTO noted VALUES({request});"),
-        Operation::Remind | Operation::Alarm | Operation::Count | Operation::Read => String::new(),
+        Operation::Remind | Operation::Delete | Operation::Alarm | Operation::Count | Operation::Read => {
+            String::new()
+        }
     };
     if !change.is_empty() {
         database.exec_script(&format!("BEGIN; {TABLES} {change} COMMIT")).await?;
@@ -32,7 +34,7 @@ pub async fn carry_out(
     match operation {
         Operation::Add | Operation::Count => cell(database, "counter").await,
         Operation::Write | Operation::Read => cell(database, "register").await,
-        Operation::Note | Operation::Remind | Operation::Alarm => Ok(0),
+        Operation::Note | Operation::Remind | Operation::Delete | Operation::Alarm => Ok(0),
     }
 }
 

@@ -1,10 +1,7 @@
 //! What goes wrong in a cluster, and what its operators do at bad moments.
 
-use wasmkeep_protocol::{
-    object_keys,
-    records::{NodeRecord, Nonce, Process},
-    store::Condition,
-};
+use wasmkeep_bucket::Precondition;
+use wasmkeep_protocol::records::{NodeRecord, Nonce, Process};
 
 use super::{
     bucket::{Call, Reply},
@@ -140,7 +137,7 @@ impl World {
             }
             Fault::OperatorFence => self.operator_fence(node),
             Fault::DeleteHeartbeat => {
-                self.apply(Call::Delete(object_keys::node(&stage::node(node))), true);
+                self.apply(Call::Delete(stage::heartbeat(&stage::node(node))));
             }
             Fault::ClockJump => {
                 let skew_ms = self.draw_skew_ms();
@@ -197,10 +194,12 @@ impl World {
     fn operator_fence(&mut self, node: NodeNumber) {
         let id = stage::node(node);
         let nonce = Nonce::from_bits(self.dice.next().into());
-        let (record, condition) = match self.bucket.call(self.time, stage::get_node(&id), true) {
-            Reply::Object(Some((version, body))) => match NodeRecord::decode(&body) {
+        let key = stage::heartbeat(&id);
+        let (record, condition) = match self.bucket.call(self.time, Call::Get(key.clone(), None)) {
+            Reply::Got(Ok((meta, _, body))) => match NodeRecord::decode(&body) {
                 Ok(record) if record.is_live() => {
-                    (record.fence(std::time::Duration::ZERO, None, nonce), Condition::Unchanged(version))
+                    let condition = Precondition::Version(meta.version);
+                    (record.fence(std::time::Duration::ZERO, None, nonce), condition)
                 }
                 _ => return,
             },
@@ -208,10 +207,10 @@ impl World {
                 let process = Process::from_bits(u128::from(self.dice.next()) << 64);
                 let ttl = wasmkeep_protocol::limits::LEASE_TTL;
                 let wall_ms = 1_700_000_000_000 + self.time / MILLI;
-                (NodeRecord::fence_for_absent(process, ttl, wall_ms, nonce), Condition::Absent)
+                (NodeRecord::fence_for_absent(process, ttl, wall_ms, nonce), Precondition::Absent)
             }
         };
         let wait = if self.dice.chance(500) { self.way() } else { self.dice.within(1..=5 * SECOND) };
-        self.after(wait, Event::Operator(stage::put_node(&id, &record, condition)));
+        self.after(wait, Event::Operator(Call::Put(key, record.encode().into(), condition)));
     }
 }

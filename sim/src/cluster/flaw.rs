@@ -51,7 +51,7 @@ flaws! {
     /// The clock leases are judged by stands still while a machine sleeps (case L6).
     SleepUncounted => "clock-stands-still-in-sleep", &["single-owner", "trust"];
     /// A node goes on when its lease runs out.
-    IgnoresLapse => "lapse-ignored", &["single-owner"];
+    IgnoresLapse => "lapse-ignored", &["held", "single-owner", "liveness"];
     /// A heartbeat without an answer counts as written.
     BelievesSilence => "silence-taken-for-success", &["single-owner"];
     /// A take whose condition failed counts as written (case L5).
@@ -73,9 +73,9 @@ flaws! {
     /// A start does not wait for the previous process.
     NoStartCheck => "start-check-skipped", &["single-owner", "durable"];
     /// A deleted heartbeat counts as a release (R-LEASE-7).
-    DeletedFrees => "deleted-heartbeat-frees", &["single-owner"];
+    DeletedFrees => "deleted-heartbeat-frees", &["single-owner", "held"];
     /// An operator's fence counts as if somebody had watched the node for long enough.
-    FenceFreesAtOnce => "operators-fence-frees-at-once", &["single-owner", "fences"];
+    FenceFreesAtOnce => "operators-fence-frees-at-once", &["single-owner", "held", "fences"];
     /// A stopping node gives its actors up while events still run.
     ReleasesEarly => "released-while-events-run", &["single-owner", "durable"];
     /// A stop that has hung for too long is not ended.
@@ -95,11 +95,11 @@ flaws! {
     /// A request that may have been written is sent again.
     SendsAgain => "sent-again-after-a-loss", &["answers"];
     /// A durable write is acknowledged before it is in the bucket.
-    AcksEarly => "acknowledged-before-the-bucket", &["durable", "linearizability"];
+    AcksEarly => "acknowledged-before-the-bucket", &["durable", "linearizability", "alarms"];
     /// Uploads that land after the lease ran out are acknowledged.
     AcksWithoutLease => "acknowledged-without-a-lease", &["durable", "linearizability"];
     /// The local file is believed without a look at the bucket.
-    TrustsDisk => "own-disk-believed", &["durable", "linearizability"];
+    TrustsDisk => "own-disk-believed", &["durable", "linearizability", "alarm-index"];
     /// An actor is given up before the last of it is in the bucket.
     ClosesEarly => "closed-before-the-last-upload", &["durable"];
     /// A durable write is carried out once more.
@@ -118,6 +118,8 @@ flaws! {
     TrustsEntries => "alarms-fired-on-the-index-alone", &["alarms"];
     /// Nobody looks for overdue alarms in the bucket.
     NeverSweeps => "never-sweeps", &["alarms"];
+    /// A deletion is carried out on the disk and not told to the bucket.
+    DeletesHereAlone => "deletion-not-in-the-bucket", &["deletions"];
     /// Something draws from real chance.
     UsesEntropy => "cluster-not-deterministic", &["determinism"];
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wasmkeep_protocol::{forwarding::Trouble, trust::Fingerprint};
 
 use super::{
-    bucket::Call,
+    bucket::{Call, Reply},
     flaw::Flaw,
     process::{CallId, ForwardId, Input, Request},
     record::{NodeNumber, Pid, Told},
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// A request sets out for the bucket.
-    pub fn send_call(&mut self, pid: Pid, id: CallId, call: Call, heed: bool) {
+    pub fn send_call(&mut self, pid: Pid, id: CallId, call: Call) {
         if self.network.requests.get(&pid).is_some_and(|until| self.time < *until) {
             return;
         }
@@ -93,39 +93,39 @@ impl World {
         // The client library, or a proxy, sends it a second time.
         if self.troubled(self.parameters.twice) {
             let way = self.way_or_late();
-            self.after(way, Event::Arrive { pid, id, call: call.clone(), heed, refused });
+            self.after(way, Event::Arrive { pid, id, call: call.clone(), refused });
         }
         if self.troubled(self.parameters.loss) {
-            return self.lose(pid, id, &call);
+            return self.lose(pid, id);
         }
         let way = self.way_or_late();
-        self.after(way, Event::Arrive { pid, id, call, heed, refused });
+        self.after(way, Event::Arrive { pid, id, call, refused });
     }
 
     /// A request, or its reply, is lost; mostly the connection is, and that is noticed.
-    fn lose(&mut self, pid: Pid, id: CallId, call: &Call) {
-        if let (Some(reply), true) = (call.loss(), self.dice.chance(700)) {
+    fn lose(&mut self, pid: Pid, id: CallId) {
+        if self.dice.chance(700) {
             let way = self.way();
-            self.after(way, Event::Input(pid, Input::Reply(id, Some(reply))));
+            self.after(way, Event::Input(pid, Input::Reply(id, Reply::Broken)));
         }
     }
 
     /// It arrives; its reply sets out.
-    pub fn arrive(&mut self, pid: Pid, id: CallId, call: Call, heed: bool, refused: bool) {
+    pub fn arrive(&mut self, pid: Pid, id: CallId, call: Call, refused: bool) {
         if self.time < self.network.outage {
             return;
         }
         let lost = self.troubled(self.parameters.loss);
         if lost {
-            self.lose(pid, id, &call);
+            self.lose(pid, id);
         }
-        let reply = if refused { call.refusal() } else { self.apply(call, heed) };
+        let reply = if refused { Reply::Refused } else { self.apply(call) };
         let cut = self.network.replies.get(&pid).is_some_and(|until| self.time < *until);
         if cut || lost {
             return;
         }
         let way = self.way_or_late();
-        self.after(way, Event::Input(pid, Input::Reply(id, Some(reply))));
+        self.after(way, Event::Input(pid, Input::Reply(id, reply)));
     }
 
     /// A request sets out for another node: for the one process that has its certificate.

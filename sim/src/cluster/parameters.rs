@@ -23,6 +23,8 @@ pub struct Parameters {
     pub request_every: Time,
     /// Chance that a request has a body.
     pub bodies: u64,
+    /// Chance that a request is for the actor that deletes itself.
+    pub deletes: u64,
     /// Chance that a client leaves before its answer.
     pub leaves: u64,
     /// Longest event.
@@ -81,6 +83,7 @@ impl Parameters {
             faults_for: dice.within(60..=180) * SECOND,
             request_every: dice.within(100..=1_000) * MILLI,
             bodies: dice.within(100..=900),
+            deletes: sometimes(dice, 300),
             leaves: sometimes(dice, 300),
             event_max: dice.within(10..=4_000) * MILLI,
             idle: dice.within(1..=20) * SECOND,

@@ -1,60 +1,43 @@
-//! One process of a simulated node: the shipped machines and what carries their effects out.
+//! One process of a simulated node: its requests, and which actors are open.
 //!
-//! It decides nothing the machines decide. It runs events only while the keeper says that the lease is valid and the
-//! claim that the actor is held, one at a time for each actor.
+//! Stands for the shards of a node. What belongs to its lease and to its holds is the shipped service's, which it asks
+//! and listens to; what of an actor may run is the shipped session's. It has one event of an actor run at a time.
 
 mod alarms;
-mod carry;
 mod messages;
 mod requests;
 mod residents;
+mod service;
 mod stop;
 mod trust;
 
-pub use messages::{CallId, ForwardId, Input, Out, Request, RunId};
+pub use messages::{CallId, ForwardId, Input, Out, Request, Residency, RunId};
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use wasmkeep_protocol::{
     ActorId, NodeId,
     clock::{Moment, Now},
     failover::{Limits, Suspects, Waits, WaitsInput},
-    lease::{self, Identity, Keeper, Timing, Watch, WatchEffect, WatchInput},
-    ownership::{self, Claim},
-    records::{NodeRecord, Nonce, Presence, Process as ProcessId},
+    lease::Timing,
+    view::View,
 };
 
 use super::{
     flaw::Flaw,
     parameters::Parameters,
     record::{Generation, Operation, Pid, Record, RequestNumber, Told},
-    stage,
     time::{Clocks, MILLI, Time},
 };
-use crate::dice::Dice;
-
-/// What a request to the bucket was for.
-#[derive(Debug, Clone)]
-enum Purpose {
-    OwnHeartbeat,
-    Heartbeat,
-    List,
-    Look(NodeId),
-    Fence(NodeId),
-    Owner(ActorId),
-    OwnerHeartbeat(ActorId),
-}
-
-impl Purpose {
-    /// Whether an actor's claim waits for it.
-    fn is_of(&self, actor: &ActorId) -> bool {
-        matches!(self, Self::Owner(of) | Self::OwnerHeartbeat(of) if of == actor)
-    }
-}
 
 /// A resident actor.
 #[derive(Debug)]
 struct Resident {
+    residency: Residency,
     generation: Generation,
     database: DatabaseState,
     queue: VecDeque<RequestNumber>,
@@ -70,33 +53,24 @@ enum DatabaseState {
     Closing,
 }
 
-/// One actor's record, and who waits for it.
-#[derive(Debug, Default)]
-struct Claimed {
-    claim: Claim,
-    waiting: Vec<RequestNumber>,
-    /// The kept requests wait for it, too.
-    asked: bool,
-    /// The request under way reads the record.
-    reading: bool,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
-    identity: Identity,
+    node: NodeId,
+    /// When it looked at its clock last.
+    moment: Moment,
     /// Its machine's.
     pub clocks: Clocks,
-    timing: Timing,
+    skew: Duration,
     idle_us: u64,
     flaw: Option<Flaw>,
-    dice: Dice,
-    keeper: Keeper,
-    watch: Watch,
+    /// The cluster as the service saw it last.
+    view: Arc<View>,
+    /// Of the lease that was valid last.
+    epoch: Option<u64>,
     waits: Waits,
     suspects: Suspects,
-    claims: BTreeMap<ActorId, Claimed>,
     residents: BTreeMap<ActorId, Resident>,
     requests: BTreeMap<RequestNumber, Request>,
     kept: BTreeSet<RequestNumber>,
@@ -104,78 +78,51 @@ pub struct Process {
     forwards: BTreeMap<ForwardId, (RequestNumber, NodeId, bool)>,
     /// Requests that were sent to another node once.
     sent: BTreeSet<RequestNumber>,
-    calls: BTreeMap<CallId, Purpose>,
     /// The alarms it knows of.
     book: BTreeMap<ActorId, alarms::Booked>,
-    sweeps: alarms::Sweeps,
+    /// Those of the service's looks that wait for an event.
+    looks: BTreeMap<RequestNumber, alarms::Looked>,
     counter: u64,
     stop: Option<stop::Progress>,
     ended: bool,
     /// It takes connections: from its first lease on.
     listens: bool,
-    /// Heartbeats once read, for the variant that takes a missing one for a release.
-    remembered: BTreeMap<NodeId, NodeRecord>,
     /// Its lease ran out, for the variant that serves no more then.
     lapsed: bool,
     out: Vec<Out>,
 }
 
 impl Process {
-    /// A process that starts at `time`.
-    pub fn new(
-        pid: Pid,
-        node: NodeId,
-        clocks: Clocks,
-        time: Time,
-        parameters: &Parameters,
-        flaw: Option<Flaw>,
-        dice: Dice,
-    ) -> Self {
-        let identity = Identity { node, process: ProcessId::from_bits(pid.into()) };
-        let mut timing = Timing::default();
-        let mut wait = std::time::Duration::from_secs(parameters.wait_secs);
-        match flaw {
-            Some(Flaw::NoGrace) => timing.grace = std::time::Duration::ZERO,
-            Some(Flaw::WaitsTooLong) => wait *= 2,
-            _ => {}
+    /// A process that starts now.
+    pub fn new(pid: Pid, node: NodeId, clocks: Clocks, parameters: &Parameters, flaw: Option<Flaw>) -> Self {
+        let timing = Timing::default();
+        let mut wait = Duration::from_secs(parameters.wait_secs);
+        if flaw == Some(Flaw::WaitsTooLong) {
+            wait *= 2;
         }
-        let mut watching = timing;
-        if flaw == Some(Flaw::FencesAfterOutage) {
-            (watching.ttl, watching.timeout) = (std::time::Duration::ZERO, std::time::Duration::ZERO);
-        }
-        let now = clocks.now(time).moment;
-        let presence = Presence {
-            advertise: format!("http://p{pid}"),
-            cluster_advertise: Some(format!("https://p{pid}")),
-            fingerprint: Some(stage::fingerprint(pid).to_string()),
-            ..Presence::default()
-        };
         Self {
             pid,
-            keeper: Keeper::new(timing, identity.clone(), presence, now),
-            watch: Watch::new(watching, identity.clone(), now),
-            waits: Waits::new(Limits::new(wait, parameters.connections_max)),
-            suspects: Suspects::default(),
-            identity,
+            node,
+            moment: Moment::after_boot(Duration::ZERO),
             clocks,
-            timing,
+            skew: timing.skew,
             idle_us: parameters.idle,
             flaw,
-            dice,
-            claims: BTreeMap::new(),
+            view: Arc::new(View::unknown(&timing)),
+            epoch: None,
+            waits: Waits::new(Limits::new(wait, parameters.connections_max)),
+            suspects: Suspects::default(),
             residents: BTreeMap::new(),
             requests: BTreeMap::new(),
             kept: BTreeSet::new(),
             forwards: BTreeMap::new(),
             sent: BTreeSet::new(),
-            calls: BTreeMap::new(),
             book: BTreeMap::new(),
-            sweeps: alarms::Sweeps::new(now),
+            looks: BTreeMap::new(),
             counter: 0,
             stop: None,
             ended: false,
             listens: false,
-            remembered: BTreeMap::new(),
             lapsed: false,
             out: Vec::new(),
         }
@@ -183,7 +130,7 @@ impl Process {
 
     /// The node it runs as.
     pub fn node(&self) -> &NodeId {
-        &self.identity.node
+        &self.node
     }
 
     /// From here on actors rest later.
@@ -219,25 +166,24 @@ impl Process {
             return None;
         }
         let now = self.clocks.now(time);
-        let claims = self.claims.values().filter_map(|claimed| claimed.claim.wake());
         let idle = self
             .residents
             .values()
             .filter(|resident| resident.is_idle())
             .map(|resident| self.idle_end(resident));
-        let due = [self.keeper.wake(), self.watch.wake(now), self.waits.wake()].into_iter().flatten();
-        let due = due.chain(claims).chain(idle).chain(self.alarms_wake(now)).min()?;
+        let due = self.waits.wake().into_iter().chain(idle).chain(self.alarms_wake(now)).min()?;
         // A machine that is due all the time must not stop the simulation.
         Some(self.clocks.when(due, time).max(time + MILLI / 2))
     }
 
     fn idle_end(&self, resident: &Resident) -> Moment {
-        resident.idle_since + std::time::Duration::from_micros(self.idle_us)
+        resident.idle_since + Duration::from_micros(self.idle_us)
     }
 
     /// Takes one input.
     pub fn handle(&mut self, time: Time, input: Input) -> Vec<Out> {
         let now = self.clocks.now(time);
+        self.moment = now.moment;
         // Whatever comes, the clock is looked at first: the process may have stood still.
         self.tick(now);
         if self.ended {
@@ -247,18 +193,22 @@ impl Process {
             }
         } else {
             match input {
-                Input::Wake => {}
-                Input::Reply(id, reply) => self.reply(now, id, reply),
+                // Answers go to its tasks.
+                Input::Wake | Input::Reply(..) => {}
+                Input::Cluster(event) => self.told(now, event),
+                Input::Exited(exit) => self.exited(&exit),
                 Input::Request(request) => self.arrive(now, request),
                 Input::Left(request) => self.left(now, request),
                 Input::ForwardEnded(id, result) => self.forward_ended(now, id, result),
-                Input::Opened { actor, generation, ok } => self.opened(now, actor, generation, ok),
+                Input::Claimed { actor, request, claimed } => self.claimed(now, &actor, request, claimed),
+                Input::Opened { residency, generation } => self.opened(now, residency, generation),
+                Input::OpenFailed { residency, denial } => self.open_failed(residency, denial.as_ref()),
                 Input::RunDone(run, told) => self.run_done(now, run, told),
-                Input::GivenUp { actor, generation } => self.given_up(now, actor, generation),
-                Input::Closed { actor, generation } => self.closed(now, actor, generation),
+                Input::RunRefused(run) => self.run_refused(now, run),
+                Input::RunFailed(run) => self.run_failed(now, run),
+                Input::Closed { residency } => self.closed(now, residency),
                 Input::Booked { actor, at_ms } => self.booked(now, actor, at_ms),
-                Input::Overdue { is_first, overdue } => self.overdue(now, is_first, overdue),
-                Input::Peeked(request, found) => self.peeked(now, request, found),
+                Input::Peeked(request, found) => self.peeked(request, found),
                 Input::Stop => self.stop(now),
             }
             self.tick(now);
@@ -273,21 +223,6 @@ impl Process {
 
     fn tick(&mut self, now: Now) {
         let due = |wake: Option<Moment>| wake.is_some_and(|wake| wake <= now.moment);
-        if due(self.keeper.wake()) {
-            self.keep(now, lease::Input::Tick);
-        }
-        if due(self.watch.wake(now)) {
-            self.look_out(now, WatchInput::Tick);
-        }
-        let owed: Vec<ActorId> = self
-            .claims
-            .iter()
-            .filter(|(_, claimed)| due(claimed.claim.wake()))
-            .map(|(actor, _)| actor.clone())
-            .collect();
-        for actor in owed {
-            self.claim(now, &actor, ownership::Input::Tick);
-        }
         if due(self.waits.wake()) {
             self.wait(now, WaitsInput::Look);
         }
@@ -301,85 +236,11 @@ impl Process {
             self.give_up(&actor);
         }
         self.tick_alarms(now);
-        self.progress_stop(now);
-    }
-
-    fn nonce(&mut self) -> Nonce {
-        draw_nonce(&mut self.dice)
+        self.progress_stop();
     }
 
     fn record(&mut self, record: Record) {
         self.out.push(Out::Record(record));
-    }
-
-    /// Steps the keeper and carries its effects out.
-    fn keep(&mut self, now: Now, input: lease::Input) {
-        let nonce = self.nonce();
-        for effect in self.keeper.step(now, nonce, input) {
-            match effect {
-                lease::Effect::Read => self.call(Purpose::OwnHeartbeat, stage::get_node(&self.identity.node)),
-                lease::Effect::Write(record, condition) => {
-                    let call = stage::put_node(&self.identity.node, &record, condition);
-                    self.call(Purpose::Heartbeat, call);
-                }
-                lease::Effect::Valid => {
-                    self.listens = true;
-                    self.record(Record::Valid { pid: self.pid });
-                    self.look_out(now, WatchInput::Valid);
-                    self.wait(now, WaitsInput::Valid);
-                }
-                lease::Effect::Lapsed => self.lapse(now),
-                lease::Effect::EndEvents | lease::Effect::Exit(lease::Exit::Stopped { released: false })
-                    if self.flaw == Some(Flaw::StopsNever) => {}
-                lease::Effect::EndEvents => self.end_events(now),
-                lease::Effect::Exit(exit) => {
-                    self.record(Record::Exited { pid: self.pid, why: exit.to_string() });
-                    self.ended = true;
-                    self.out.push(Out::Exit);
-                }
-            }
-        }
-        if let Some(version) = self.keeper.version().cloned() {
-            self.look_out(now, WatchInput::Stands(version));
-        }
-    }
-
-    /// Steps the watch and carries its effects out.
-    fn look_out(&mut self, now: Now, input: WatchInput) {
-        let looks = matches!(input, WatchInput::Listed(_) | WatchInput::Read(..));
-        let dice = &mut self.dice;
-        let mut nonces = || draw_nonce(dice);
-        for effect in self.watch.step(now, &mut nonces, input) {
-            match effect {
-                WatchEffect::List => {
-                    self.record(Record::LookBegan { pid: self.pid });
-                    self.call(Purpose::List, stage::list_nodes());
-                }
-                WatchEffect::Read(node) => {
-                    let call = stage::get_node(&node);
-                    self.call(Purpose::Look(node), call);
-                }
-                WatchEffect::ViewChanged => {
-                    if looks {
-                        self.record(Record::LookEnded { pid: self.pid });
-                    }
-                    self.suspects.look(&self.watch.view(), self.timing.skew, now.moment);
-                    self.wait(now, WaitsInput::Look);
-                }
-                WatchEffect::Fence(..) if self.flaw == Some(Flaw::NeverFences) => {}
-                WatchEffect::Fence(node, mut record, condition) => {
-                    let view = self.watch.view();
-                    let replaced = view.peer(&node).and_then(|peer| peer.record.as_ref().ok());
-                    if let (Some(Flaw::FenceKeepsLength), Some(replaced)) = (self.flaw, replaced) {
-                        record.shape = replaced.shape;
-                    }
-                    let call = stage::put_node(&node, &record, condition);
-                    self.call(Purpose::Fence(node), call);
-                }
-                WatchEffect::OwnHeartbeatChanged => self.keep(now, lease::Input::Sighted),
-                WatchEffect::Notice(_) => {}
-            }
-        }
     }
 }
 
@@ -387,8 +248,4 @@ impl Resident {
     fn is_idle(&self) -> bool {
         self.database == DatabaseState::Open && self.running.is_none() && self.queue.is_empty()
     }
-}
-
-fn draw_nonce(dice: &mut Dice) -> Nonce {
-    Nonce::from_bits((u128::from(dice.next()) << 64) | u128::from(dice.next()))
 }

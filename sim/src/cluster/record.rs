@@ -24,6 +24,9 @@ pub type RequestNumber = u64;
 /// From here on they are events that no client asked for.
 pub const NODES_EVENTS: RequestNumber = 1 << 48;
 
+/// From here on actors delete themselves and come back; the others never do.
+pub const DELETABLE: ActorNumber = 100;
+
 /// A hold of an actor.
 pub type Generation = u64;
 
@@ -42,19 +45,21 @@ pub enum Operation {
     Count,
     /// Reads the register.
     Read,
+    /// Deletes the actor at its end.
+    Delete,
     /// Runs the alarm, if it is due. No client asks for that.
     Alarm,
 }
 
 impl Operation {
-    /// Those with a body.
+    /// Those with a body that any actor is asked for.
     pub const WRITES: [Self; 4] = [Self::Add, Self::Write, Self::Note, Self::Remind];
     /// Those without.
     pub const READS: [Self; 2] = [Self::Count, Self::Read];
 
     /// Whether its request has a body.
     pub fn has_body(self) -> bool {
-        Self::WRITES.contains(&self)
+        self == Self::Delete || Self::WRITES.contains(&self)
     }
 
     /// Whether its answer says that it is in the bucket.
@@ -160,6 +165,8 @@ pub enum Record {
     UploadsEnded { pid: Pid, actor: ActorNumber },
     /// An actor was closed, everything it had being in the bucket.
     Closed { actor: ActorNumber, generation: Generation },
+    /// The deletion that a request asked for is in the bucket, or may not be.
+    Erased { request: RequestNumber, ok: bool },
     /// A database is not sound.
     Unsound { actor: ActorNumber, text: String },
     /// A client sends a request.

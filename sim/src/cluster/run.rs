@@ -5,7 +5,7 @@ use std::io;
 use super::{
     flaw::Flaw,
     parameters::Parameters,
-    record::{History, Operation, Pid, Record},
+    record::{DELETABLE, History, Operation, Pid, Record},
     stage,
     time::{SECOND, Time},
     world::{Event, World},
@@ -36,6 +36,9 @@ impl Request {
         let mut parameters = Parameters::draw(self.seed, &mut Dice::new(self.seed));
         if let Some(fault) = self.flaw.and_then(Flaw::provoked_by) {
             parameters.faults[fault as usize] = 50;
+        }
+        if self.flaw == Some(Flaw::DeletesHereAlone) {
+            parameters.deletes = parameters.deletes.max(200);
         }
         parameters
     }
@@ -176,7 +179,8 @@ fn any(world: &mut World) -> Option<Pid> {
 /// Every node is asked for every actor, with a body and without.
 fn ask_all(world: &mut World) {
     for pid in world.listening() {
-        for actor in 0..world.parameters.actors {
+        let deletable = (world.parameters.deletes > 0).then_some(DELETABLE);
+        for actor in (0..world.parameters.actors).chain(deletable) {
             for operation in [Operation::Add, Operation::Count] {
                 world.ask(pid, actor, operation);
             }

@@ -1,21 +1,11 @@
 //! The names of a simulated cluster and the requests made of its records: keys and texts are the shipped ones.
 
+use wasmkeep_bucket::Key;
 use wasmkeep_protocol::{
-    ActorId, NodeId, Tenant,
-    alarm::Whose,
-    lease::Listed,
-    object_keys,
-    records::{NodeRecord, OwnerRecord, Process},
-    store::{Condition, Version},
-    trust::Fingerprint,
+    ActorId, NodeId, Tenant, alarm::Whose, object_keys, records::Process, trust::Fingerprint,
 };
 
-use wasmkeep_replica::Subject;
-
-use super::{
-    bucket::Call,
-    record::{ActorNumber, NodeNumber, Pid},
-};
+use super::record::{ActorNumber, NodeNumber, Pid};
 
 /// A name that the simulator makes; it keeps to the rules.
 fn named<T: std::str::FromStr>(text: &str) -> T
@@ -60,50 +50,19 @@ pub fn fingerprint(pid: Pid) -> Fingerprint {
     Fingerprint::of(&pid.to_be_bytes())
 }
 
-/// Where the history of an actor is.
-pub fn history_folder(number: ActorNumber) -> String {
-    object_keys::history_folder(&tenant(), &actor(number))
-}
-
-/// Whose data an actor's is.
-pub fn subject(number: ActorNumber) -> Subject {
-    Subject { tenant: tenant(), actor: actor(number) }
-}
-
 /// Where alarms are listed, and which of them are an actor's.
 pub fn alarms(number: ActorNumber) -> (String, Whose) {
     (object_keys::alarms_folder(&tenant()), (&actor(number)).into())
 }
 
-/// Reads a heartbeat.
-pub fn get_node(node: &NodeId) -> Call {
-    Call::Get(object_keys::node(node))
+/// A key of ours.
+fn key(text: &str) -> Key {
+    named(text)
 }
 
-/// Writes one.
-pub fn put_node(node: &NodeId, record: &NodeRecord, condition: Condition) -> Call {
-    Call::Put(object_keys::node(node), record.encode(), condition)
-}
-
-/// Lists them all.
-pub fn list_nodes() -> Call {
-    Call::List(object_keys::NODES.into())
-}
-
-/// Reads an ownership record.
-pub fn get_owner(actor: &ActorId) -> Call {
-    Call::Get(object_keys::owner(&tenant(), actor))
-}
-
-/// Writes one.
-pub fn put_owner(actor: &ActorId, record: &OwnerRecord, condition: Condition) -> Call {
-    Call::Put(object_keys::owner(&tenant(), actor), record.encode(), condition)
-}
-
-/// A listed heartbeat.
-pub fn listed(key: &str, version: Version, size: u64) -> Option<Listed> {
-    let node = key.strip_prefix(object_keys::NODES)?.parse().ok()?;
-    Some(Listed { node, version: Some(version), size })
+/// The key of a heartbeat.
+pub fn heartbeat(node: &NodeId) -> Key {
+    key(&object_keys::node(node))
 }
 
 /// Whose heartbeat a key is.

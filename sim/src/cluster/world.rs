@@ -4,6 +4,7 @@ mod processes;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use wasmkeep_bucket::Outcome;
 use wasmkeep_protocol::{
     forwarding::Trouble,
     records::{Hold, NodeRecord, NodeState, OwnerRecord},
@@ -11,12 +12,14 @@ use wasmkeep_protocol::{
 
 use super::{
     bucket::{Bucket, Call, Reply},
-    data::Data,
     flaw::Flaw,
     network::{Forward, Network},
+    node::Node,
     parameters::Parameters,
     process::{CallId, ForwardId, Input, Process, Request},
-    record::{ActorNumber, Beat, History, NodeNumber, Operation, Pid, Record, RequestNumber, Told},
+    record::{
+        ActorNumber, Beat, DELETABLE, History, NodeNumber, Operation, Pid, Record, RequestNumber, Told,
+    },
     stage,
     time::{Clocks, MILLI, SECOND, Time},
 };
@@ -28,7 +31,7 @@ pub enum Event {
     /// The timer of a process, if it has not been set anew since.
     Wake(Pid, u64),
     /// A request reaches the bucket.
-    Arrive { pid: Pid, id: CallId, call: Call, heed: bool, refused: bool },
+    Arrive { pid: Pid, id: CallId, call: Call, refused: bool },
     /// A process gets an input.
     Input(Pid, Input),
     /// A forwarded request reaches its node.
@@ -37,6 +40,8 @@ pub enum Event {
     ForwardEnds(ForwardId, Result<Told, Trouble>),
     /// A client sends a request to some node.
     Client,
+    /// A client that was drawn some time ago asks.
+    Ask(Pid, ActorNumber, Operation),
     /// A client leaves.
     Leaves(RequestNumber, Pid),
     /// Something bad happens.
@@ -56,8 +61,8 @@ pub enum Event {
 pub struct Slot {
     /// It.
     pub process: Process,
-    /// What it does with its actors' data.
-    pub data: Data,
+    /// What runs beside it.
+    pub node: Node,
     /// It stands still since then, and its machine's clock with it if it sleeps.
     pub still: Option<(Time, bool)>,
     /// What reached it meanwhile.
@@ -175,7 +180,7 @@ impl World {
                     self.input(pid, Input::Wake);
                 }
             }
-            Event::Arrive { pid, id, call, heed, refused } => self.arrive(pid, id, call, heed, refused),
+            Event::Arrive { pid, id, call, refused } => self.arrive(pid, id, call, refused),
             Event::Input(pid, input) => self.input(pid, input),
             Event::ForwardArrives(id, request) => self.forward_arrives(id, request),
             Event::ForwardEnds(id, result) => {
@@ -184,6 +189,10 @@ impl World {
                 }
             }
             Event::Client => self.client(),
+            Event::Ask(pid, actor, operation) if self.slots.contains_key(&pid) => {
+                self.ask(pid, actor, operation);
+            }
+            Event::Ask(..) => {}
             Event::Leaves(request, pid) => {
                 self.record(&Record::Left { request });
                 self.input(pid, Input::Left(request));
@@ -201,20 +210,20 @@ impl World {
                 }
             }
             Event::Operator(call) => {
-                self.apply(call, true);
+                self.apply(call);
             }
         }
     }
 
     /// Carries a request to the bucket out and notes what it did.
-    pub fn apply(&mut self, call: Call, heed: bool) -> Reply {
+    pub fn apply(&mut self, call: Call) -> Reply {
         let noted = match &call {
-            Call::Put(key, body, _) => note(key, body),
-            Call::Delete(key) => stage::node_of_key(key).map(|node| Record::Deleted { node }),
+            Call::Put(key, body, _) => note(key.as_str(), body),
+            Call::Delete(key) => stage::node_of_key(key.as_str()).map(|node| Record::Deleted { node }),
             _ => None,
         };
-        let reply = self.bucket.call(self.time, call, heed);
-        if let (Reply::Wrote(wasmkeep_protocol::store::Wrote::Written(_)), Some(record)) = (&reply, noted) {
+        let reply = self.bucket.call(self.time, call);
+        if let (Reply::Put(Outcome::Written(_)) | Reply::Deleted(Ok(())), Some(record)) = (&reply, noted) {
             self.record(&record);
         }
         reply
@@ -231,6 +240,9 @@ impl World {
             return;
         }
         let pid = *self.dice.pick(&pids);
+        if self.dice.chance(self.parameters.deletes) {
+            return self.ask_deletable(pid);
+        }
         let actor = self.dice.index(self.parameters.actors);
         let operation = if self.dice.chance(self.parameters.bodies) {
             *self.dice.pick(&Operation::WRITES)
@@ -238,6 +250,20 @@ impl World {
             *self.dice.pick(&Operation::READS)
         };
         self.ask(pid, actor, operation);
+    }
+
+    /// Requests for the actor that deletes itself. After a deletion it is often asked for something at once.
+    fn ask_deletable(&mut self, pid: Pid) {
+        let operation =
+            *self.dice.pick(&[Operation::Add, Operation::Note, Operation::Count, Operation::Delete]);
+        self.ask(pid, DELETABLE, operation);
+        while operation == Operation::Delete && self.dice.chance(600) {
+            let next = *self.dice.pick(&[Operation::Add, Operation::Note, Operation::Note, Operation::Count]);
+            let other = *self.dice.pick(&self.listening());
+            let pid = if self.dice.chance(500) { pid } else { other };
+            let wait = self.dice.within(1..=2 * self.parameters.event_max);
+            self.after(wait, Event::Ask(pid, DELETABLE, next));
+        }
     }
 
     /// A client sends a request to a process.
@@ -276,7 +302,7 @@ impl World {
         self.parameters.idle = 60 * SECOND;
         for slot in self.slots.values_mut() {
             slot.process.rest_late();
-            slot.data.calm_down();
+            slot.node.calm_down();
         }
         let still: Vec<Pid> =
             self.slots.iter().filter(|(_, slot)| slot.still.is_some()).map(|(pid, _)| *pid).collect();

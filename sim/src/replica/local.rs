@@ -38,7 +38,8 @@ pub(crate) fn path(scratch: &Path, disk: u64, actor: usize) -> PathBuf {
     scratch.join(format!("disk-{disk}")).join(format!("a{actor}.db"))
 }
 
-fn config() -> Config {
+/// What databases are opened with.
+pub(crate) fn config() -> Config {
     Config { quota_bytes: QUOTA_BYTES, pacer: Pacer::checks(50), root: PathBuf::new() }
 }
 

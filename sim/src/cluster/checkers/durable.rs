@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Checker;
 use crate::cluster::{
-    record::{ActorNumber, Contents, Operation, Record, RequestNumber, Told},
+    record::{ActorNumber, Contents, DELETABLE, Operation, Record, RequestNumber, Told},
     time::Time,
 };
 
@@ -85,7 +85,7 @@ impl Checker for Durable {
                 let known = self.actors.entry(*actor).or_default();
                 known.noted.append(&mut known.open);
             }
-            Record::Found { actor, contents, .. } => {
+            Record::Found { actor, contents, .. } if *actor < DELETABLE => {
                 self.actors.entry(*actor).or_default().open = contents.noted.iter().copied().collect();
                 return self.found(*actor, contents);
             }

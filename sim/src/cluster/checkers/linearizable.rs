@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Checker;
 use crate::cluster::{
     linearizability::{counter, register},
-    record::{ActorNumber, Operation, Record, RequestNumber, Told},
+    record::{ActorNumber, DELETABLE, Operation, Record, RequestNumber, Told},
     time::Time,
 };
 
@@ -89,7 +89,7 @@ impl Checker for Linearizable {
 
     fn see(&mut self, time: Time, record: &Record) -> Result<(), String> {
         match record {
-            Record::Asked { request, actor, operation, .. } => {
+            Record::Asked { request, actor, operation, .. } if *actor < DELETABLE => {
                 let asked = Asked { at: time, actor: *actor, operation: *operation, told: None };
                 self.asked.insert(*request, asked);
             }

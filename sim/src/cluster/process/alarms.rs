@@ -1,23 +1,17 @@
-//! The alarms of a process: those of its own book, and those of others that its sweeps find overdue in the bucket.
+//! The alarms of a process: those of its own book, and those of others that the service's sweeps find overdue.
 //!
 //! The book is in memory alone here. What a restart would read from its disk, the sweeps have to find.
 
 use std::time::Duration;
 
-use super::{Out, Process, Request};
-use crate::cluster::{
-    flaw::Flaw,
-    record::{ActorNumber, NODES_EVENTS, Operation, RequestNumber},
-    stage,
-};
-use wasmkeep_bucket::Key;
+use futures::channel::oneshot;
 use wasmkeep_protocol::{
     ActorId,
-    alarm::{Due, Keeping, Listed, Outcome, Sweep, Whose},
     clock::{Moment, Now},
-    limits::ALARM_SWEEP_EVERY,
-    ownership::Denial,
 };
+
+use super::{Process, Request};
+use crate::cluster::record::{NODES_EVENTS, Operation, RequestNumber};
 
 /// Longest sleep while alarms are pending: the wall clock may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -33,38 +27,17 @@ pub(super) struct Booked {
     under_way: bool,
 }
 
-/// What runs the sweeps.
+/// An event that no client asked for.
 #[derive(Debug)]
-pub(super) struct Sweeps {
-    sweep: Sweep,
-    list_at: Moment,
-    listing: bool,
-    /// Where the next listing goes on.
-    rest: Option<Key>,
-    /// Looks and alarm events that have ended.
-    ended: Vec<(ActorId, Ended)>,
-}
-
-/// How an event that no client asked for ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
-    Ran,
-    NotNow,
-    /// Another node has the actor.
-    Elsewhere,
-}
-
-impl Sweeps {
-    pub(super) fn new(list_at: Moment) -> Self {
-        let (sweep, ended) = Default::default();
-        Self { sweep, list_at, listing: false, rest: None, ended }
-    }
+pub(super) struct Looked {
+    actor: ActorId,
+    /// The service waits for it.
+    answer: Option<oneshot::Sender<bool>>,
 }
 
 impl Process {
     /// What an actor's database says of its alarm now.
-    pub(super) fn booked(&mut self, now: Now, actor: ActorNumber, at_ms: Option<u64>) {
-        let actor = stage::actor(actor);
+    pub(super) fn booked(&mut self, now: Now, actor: ActorId, at_ms: Option<u64>) {
         match at_ms {
             Some(at_ms) => {
                 let under_way = self.book.get(&actor).is_some_and(|booked| booked.under_way);
@@ -74,28 +47,15 @@ impl Process {
         }
     }
 
-    /// When an alarm of the book is due or a sweep is.
+    /// When an alarm of the book is due.
     pub(super) fn alarms_wake(&self, now: Now) -> Option<Moment> {
         let in_ms = |at_ms: u64| now.moment + Duration::from_millis(at_ms.saturating_sub(now.wall_ms));
         let booked = self.book.values().filter(|booked| !booked.under_way);
         let booked = booked.map(|booked| in_ms(booked.at_ms).max(booked.not_before));
-        let looks = self.sweeps.sweep.next_ms().map(in_ms);
-        let due = booked.chain(looks).map(|due| due.min(now.moment + LOOK_EVERY));
-        due.chain(self.listens.then_some(self.sweeps.list_at)).min()
+        booked.map(|due| due.min(now.moment + LOOK_EVERY)).min()
     }
 
     pub(super) fn tick_alarms(&mut self, now: Now) {
-        for (actor, ended) in std::mem::take(&mut self.sweeps.ended) {
-            let outcome = if ended == Ended::Ran { Outcome::Looked } else { Outcome::NotNow };
-            self.sweeps.sweep.looked(&Whose::from(&actor), outcome, now.moment);
-            if ended == Ended::Elsewhere {
-                self.book.remove(&actor);
-            }
-            if let Some(booked) = self.book.get_mut(&actor) {
-                booked.under_way = false;
-                booked.not_before = now.moment + AGAIN;
-            }
-        }
         let due = self.book.iter().filter(|(_, booked)| {
             !booked.under_way && booked.at_ms <= now.wall_ms && booked.not_before <= now.moment
         });
@@ -104,72 +64,35 @@ impl Process {
             if let Some(booked) = self.book.get_mut(&actor) {
                 booked.under_way = true;
             }
-            self.alarm_event(now, actor);
-        }
-        self.list_overdue(now);
-        while let Some(due) = self.sweeps.sweep.next(now.wall_ms) {
-            self.look(now, due);
+            self.alarm_event(now, actor, None);
         }
     }
 
-    fn list_overdue(&mut self, now: Now) {
-        if now.moment < self.sweeps.list_at || self.flaw == Some(Flaw::NeverSweeps) {
-            return;
-        }
-        self.sweeps.list_at = now.moment + ALARM_SWEEP_EVERY;
-        if self.keeper.lease(now.moment).is_some() && !self.sweeps.listing {
-            self.sweeps.listing = true;
-            let from = self.sweeps.rest.take();
-            self.out.push(Out::ListOverdue { from, until_ms: Sweep::horizon_ms(now.wall_ms) });
-        }
+    /// A sweep found an entry of the actor that is overdue.
+    pub(super) fn look_at(&mut self, now: Now, actor: ActorId, answer: oneshot::Sender<bool>) {
+        self.alarm_event(now, actor, Some(answer));
     }
 
-    /// A listing has ended; `None`: without success.
-    pub(super) fn overdue(&mut self, now: Now, is_first: bool, overdue: Option<(Vec<Listed>, Option<Key>)>) {
-        self.sweeps.listing = false;
-        let Some((entries, next)) = overdue else { return };
-        let is_last = next.is_none();
-        self.sweeps.rest = next;
-        let view = self.watch.view();
-        let keeping = Keeping {
-            me: &self.identity.node,
-            view: &view,
-            timing: &self.timing,
-            now: now.moment,
-            now_ms: now.wall_ms,
-        };
-        self.sweeps.sweep.take(keeping, is_first, entries, is_last);
-    }
-
-    fn look(&mut self, now: Now, due: Due) {
-        let Some(actor) = due.listed.whose.actor() else { return };
-        let is_here = self.may_run(now, &actor);
-        self.out.push(Out::Notice { actor: stage::actor_number(&actor), post: due.listed.post });
-        if is_here {
-            // Its alarm is in the book.
-            self.sweeps.ended.push((actor, Ended::Ran));
-        } else {
-            self.alarm_event(now, actor);
-        }
-    }
-
-    fn alarm_event(&mut self, now: Now, actor: ActorId) {
+    /// The event goes to the actor itself, which is taken when it is opened.
+    fn alarm_event(&mut self, now: Now, actor: ActorId, answer: Option<oneshot::Sender<bool>>) {
         self.counter += 1;
         let number = NODES_EVENTS + (u64::from(self.pid) << 32) + self.counter;
         let request = Request { number, actor: actor.clone(), operation: Operation::Alarm, forward: None };
         self.requests.insert(number, request);
-        self.seek(now, number, &actor, true);
+        self.looks.insert(number, Looked { actor: actor.clone(), answer });
+        self.enqueue(now, &actor, number);
     }
 
-    /// The actor of an alarm event is not to be had here.
-    pub(super) fn alarm_denied(&mut self, number: RequestNumber, denial: &Denial) {
-        let elsewhere = matches!(denial, Denial::Owned(_));
-        self.alarm_ended(number, if elsewhere { Ended::Elsewhere } else { Ended::NotNow });
-    }
-
-    pub(super) fn alarm_ended(&mut self, number: RequestNumber, ended: Ended) {
-        if let Some(request) = self.requests.remove(&number) {
-            self.sweeps.ended.push((request.actor, ended));
+    pub(super) fn alarm_ended(&mut self, number: RequestNumber, ran: bool) {
+        self.requests.remove(&number);
+        let Some(Looked { actor, answer }) = self.looks.remove(&number) else { return };
+        if let Some(answer) = answer {
+            // A service that is gone needs no answer.
+            let _ = answer.send(ran);
+        }
+        if let Some(booked) = self.book.get_mut(&actor) {
+            booked.under_way = false;
+            booked.not_before = self.moment + AGAIN;
         }
     }
 }

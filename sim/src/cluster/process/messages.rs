@@ -1,17 +1,11 @@
 //! What reaches a process, and what it does to the world.
 
-use wasmkeep_bucket::Key;
-use wasmkeep_protocol::{
-    ActorId,
-    alarm::{Listed, Post},
-    forwarding::Trouble,
-    trust::Fingerprint,
-};
+use wasmkeep_cluster::ClusterEvent;
+use wasmkeep_protocol::{ActorId, forwarding::Trouble, lease::Exit, ownership::Denial, trust::Fingerprint};
 
 use crate::cluster::{
-    bucket::{Call, Reply},
-    record::{ActorNumber, Generation, Operation, Pid, Record, RequestNumber, Told},
-    time::Time,
+    bucket::Reply,
+    record::{Generation, Operation, Pid, Record, RequestNumber, Told},
 };
 
 /// A request of this process to the bucket, counted by the process.
@@ -21,31 +15,42 @@ pub type ForwardId = (Pid, u64);
 /// An event that runs, counted by the process.
 pub type RunId = u64;
 
+/// An actor from its opening to its close, counted by the process.
+pub type Residency = u64;
+
 /// What happens to a process.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub enum Input {
     /// Its timer fired.
     Wake,
-    /// The bucket answered; `None`: not in time.
-    Reply(CallId, Option<Reply>),
+    /// The bucket answered.
+    Reply(CallId, Reply),
+    /// The cluster service says so.
+    Cluster(ClusterEvent),
+    /// The membership has ended.
+    Exited(Exit),
+    /// The claim of a request, or of all that are kept for the actor, came to this.
+    Claimed { actor: ActorId, request: Option<RequestNumber>, claimed: Result<Generation, Denial> },
     /// A request came in.
     Request(Request),
     /// The client of a request closed its connection.
     Left(RequestNumber),
     /// What a forwarded request came to.
     ForwardEnded(ForwardId, Result<Told, Trouble>),
-    /// An actor's database is open, or cannot be had.
-    Opened { actor: ActorNumber, generation: Generation, ok: bool },
+    /// An actor is open.
+    Opened { residency: Residency, generation: Generation },
+    /// It could not be opened; with the reason when it was not to be had.
+    OpenFailed { residency: Residency, denial: Option<Denial> },
     /// An event ran to its end, with this answer.
     RunDone(RunId, u64),
-    /// What an actor did last may not be in the bucket.
-    GivenUp { actor: ActorNumber, generation: Generation },
-    /// An actor is closed, and all of it is in the bucket.
-    Closed { actor: ActorNumber, generation: Generation },
+    /// An event did not begin: its actor is no longer the node's.
+    RunRefused(RunId),
+    /// What an event wrote may not be in the bucket.
+    RunFailed(RunId),
+    /// An actor is closed, and given up.
+    Closed { residency: Residency },
     /// What an actor's database says of its alarm now.
-    Booked { actor: ActorNumber, at_ms: Option<u64> },
-    /// What of the bucket's alarms is overdue, and where the listing goes on; `None`: it failed.
-    Overdue { is_first: bool, overdue: Option<(Vec<Listed>, Option<Key>)> },
+    Booked { actor: ActorId, at_ms: Option<u64> },
     /// A request was answered from the disk; by a variant only.
     Peeked(RequestNumber, Option<u64>),
     /// Please stop.
@@ -68,26 +73,28 @@ pub struct Request {
 /// What a process does.
 #[derive(Debug)]
 pub enum Out {
-    /// Asks the bucket. `heed`: a store that is not broken heeds the condition.
-    Call { id: CallId, call: Call, timeout: Time, heed: bool },
+    /// Takes an actor, for a request or for all that are kept for it.
+    Claim { actor: ActorId, request: Option<RequestNumber>, fresh: bool },
     /// Forwards a request to the process with this certificate.
     Forward { id: ForwardId, certificate: Fingerprint, request: Request },
     /// Answers a forwarded one.
     AnswerForward { id: ForwardId, result: Result<Told, Trouble> },
-    /// Opens the database of an actor that was taken.
-    Open { actor: ActorNumber, generation: Generation },
+    /// Takes and opens an actor.
+    Open { actor: ActorId, residency: Residency },
     /// Runs an event of an open one.
-    Run { actor: ActorNumber, run: RunId, request: RequestNumber, operation: Operation },
+    Run { residency: Residency, run: RunId, request: RequestNumber, operation: Operation },
     /// Uploads what is left of it and closes it.
-    Close { actor: ActorNumber },
-    /// Lets go of it at once.
-    Drop { actor: ActorNumber },
-    /// Lists the alarms in the bucket that are due by then.
-    ListOverdue { from: Option<Key>, until_ms: u64 },
-    /// A sweep came across this entry of an actor's.
-    Notice { actor: ActorNumber, post: Post },
+    Close { residency: Residency },
+    /// Cuts its event off and closes it.
+    Lose { residency: Residency },
+    /// It is open no more.
+    Gone { residency: Residency },
+    /// A clean stop begins.
+    StopTaking,
+    /// No actor is open any more.
+    ActorsClosed,
     /// Answers from the disk, whoever owns the actor; of a variant only.
-    Peek { actor: ActorNumber, request: RequestNumber, operation: Operation },
+    Peek { actor: ActorId, request: RequestNumber, operation: Operation },
     /// For the record.
     Record(Record),
     /// The process ends.

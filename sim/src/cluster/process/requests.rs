@@ -1,14 +1,16 @@
 //! Requests on their way through a process: to an actor here, to another node, or into a wait.
 
+use std::sync::Arc;
+
 use wasmkeep_protocol::{
     ActorId, NodeId,
     clock::Now,
     failover::{End, WaitsEffect, WaitsInput},
     forwarding::{self, Again, Ask, Here, Origin, Refusal, Route, Trouble},
-    ownership::{Denial, Input as ClaimInput},
+    ownership::Denial,
 };
 
-use super::{ForwardId, Out, Process, Request, alarms::Ended};
+use super::{ForwardId, Out, Process, Request};
 use crate::cluster::{
     flaw::Flaw,
     record::{NODES_EVENTS, Operation, Record, RequestNumber, Told},
@@ -32,35 +34,29 @@ impl Process {
 
     /// Finds out where a request belongs.
     pub(super) fn seek(&mut self, now: Now, number: RequestNumber, actor: &ActorId, fresh: bool) {
-        if self.stop.is_some() && self.residents.contains_key(actor) {
+        if self.stop.is_some() && self.is_resident(actor) {
             return self.refuse(number, Refusal::NotTaking);
         }
-        if self.may_run(now, actor) {
+        if self.is_resident(actor) {
             return self.enqueue(now, actor, number);
         }
         if self.flaw == Some(Flaw::ReadsAnywhere)
             && let Some(operation) = self.requests.get(&number).map(|request| request.operation)
             && Operation::READS.contains(&operation)
         {
-            return self.out.push(Out::Peek {
-                actor: stage::actor_number(actor),
-                request: number,
-                operation,
-            });
+            return self.out.push(Out::Peek { actor: actor.clone(), request: number, operation });
         }
-        self.find(now, number, actor, fresh);
+        self.find(number, actor, fresh);
     }
 
     /// Asks the bucket for the actor's owner.
-    pub(super) fn find(&mut self, now: Now, number: RequestNumber, actor: &ActorId, fresh: bool) {
-        let claimed = self.claims.entry(actor.clone()).or_default();
-        claimed.waiting.push(number);
-        self.claim(now, actor, ClaimInput::Want { fresh });
+    pub(super) fn find(&mut self, number: RequestNumber, actor: &ActorId, fresh: bool) {
+        self.out.push(Out::Claim { actor: actor.clone(), request: Some(number), fresh });
     }
 
     pub(super) fn answer(&mut self, number: RequestNumber, told: Told) {
         if number >= NODES_EVENTS {
-            return self.alarm_ended(number, if told.is_served() { Ended::Ran } else { Ended::NotNow });
+            return self.alarm_ended(number, told.is_served());
         }
         let Some(request) = self.requests.remove(&number) else { return };
         self.sent.remove(&number);
@@ -96,9 +92,6 @@ impl Process {
     /// The actor is not to be had here.
     pub(super) fn route(&mut self, now: Now, number: RequestNumber, denial: &Denial) {
         let Some(request) = self.requests.get(&number) else { return };
-        if request.operation == Operation::Alarm {
-            return self.alarm_denied(number, denial);
-        }
         let origin = if request.forward.is_some() { Origin::Peer } else { Origin::Outside };
         let bodiless = !request.operation.has_body() || self.flaw == Some(Flaw::KeepsBodies);
         let actor = request.actor.clone();
@@ -154,12 +147,11 @@ impl Process {
 
     /// Steps the waits and carries their effects out.
     pub(super) fn wait(&mut self, now: Now, input: WaitsInput) {
-        let view = self.watch.view();
+        let view = Arc::clone(&self.view);
         for effect in self.waits.step(now.moment, &view, &self.suspects, input) {
             match effect {
                 WaitsEffect::Ask(actor) => {
-                    self.claims.entry(actor.clone()).or_default().asked = true;
-                    self.claim(now, &actor, ClaimInput::Want { fresh: true });
+                    self.out.push(Out::Claim { actor, request: None, fresh: true });
                 }
                 WaitsEffect::End(number, end) => self.wait_ended(now, number, &end),
             }

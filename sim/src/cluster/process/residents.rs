@@ -1,76 +1,69 @@
-//! The actors a process has: opened once they are taken, one event at a time, closed before they are given up.
+//! The actors a process has: opened when something comes for them, one event at a time, closed before they are given
+//! up. Whether an event may run is the session's to say.
 
-use wasmkeep_protocol::{ActorId, clock::Now, ownership::Input as ClaimInput};
+use wasmkeep_protocol::{ActorId, clock::Now, ownership::Denial};
 
-use super::{DatabaseState, Out, Process, Resident, RunId};
+use super::{DatabaseState, Out, Process, Residency, Resident, RunId};
 use crate::cluster::{
-    data::Standing,
-    flaw::Flaw,
-    record::{ActorNumber, Generation, Record, RequestNumber, Told},
+    record::{Generation, Operation, Record, RequestNumber, Told},
     stage,
 };
 
 impl Process {
-    /// Whether an event of this actor may begin.
-    pub(super) fn may_run(&self, now: Now, actor: &ActorId) -> bool {
-        if self.flaw == Some(Flaw::IgnoresLapse) {
-            return self.residents.contains_key(actor);
-        }
-        let Some(lease) = self.keeper.lease(now.moment) else { return false };
-        let held = self.claims.get(actor).and_then(|claimed| claimed.claim.held(&lease));
-        held.is_some() && self.residents.contains_key(actor)
+    /// Whether the actor is open here, or about to be.
+    pub(super) fn is_resident(&self, actor: &ActorId) -> bool {
+        self.residents.contains_key(actor)
     }
 
-    /// Which actors are held, and until when, as their uploads ask.
-    pub fn standing(&self, now: Now) -> Standing {
-        let Some(lease) = self.keeper.lease(now.moment) else { return Standing::default() };
-        let held = self.claims.iter().filter_map(|(actor, claimed)| {
-            claimed.claim.held(&lease).map(|generation| (stage::actor_number(actor), generation))
-        });
-        Standing { until: Some(lease.until()), held: held.collect() }
-    }
-
-    pub(super) fn reside(&mut self, now: Now, actor: &ActorId, generation: Generation) {
-        let number = stage::actor_number(actor);
-        self.record(Record::Taken { pid: self.pid, actor: number, generation });
-        if let Some(resident) = self.residents.get_mut(actor) {
-            resident.generation = generation;
-            return;
-        }
-        let database = DatabaseState::Opening;
-        let idle_since = now.moment;
-        let resident = Resident { generation, database, queue: [].into(), running: None, idle_since };
-        self.residents.insert(actor.clone(), resident);
-        self.out.push(Out::Open { actor: number, generation });
-    }
-
-    /// The resident of this hold: what is said of an earlier one comes too late.
-    fn resident(&mut self, actor: ActorNumber, generation: Generation) -> Option<&mut Resident> {
-        let resident = self.residents.get_mut(&stage::actor(actor))?;
-        (resident.generation == generation || self.flaw == Some(Flaw::IgnoresLapse)).then_some(resident)
-    }
-
-    pub(super) fn opened(&mut self, now: Now, actor: ActorNumber, generation: Generation, ok: bool) {
-        let Some(resident) = self.resident(actor, generation) else { return };
-        if !ok {
-            return self.given_up(now, actor, generation);
-        }
-        resident.database = DatabaseState::Open;
-        resident.idle_since = now.moment;
-        self.run_next(now, &stage::actor(actor));
-    }
-
+    /// A request for an actor that is this node's, or will be as soon as it is opened.
     pub(super) fn enqueue(&mut self, now: Now, actor: &ActorId, number: RequestNumber) {
+        if !self.is_resident(actor) {
+            self.counter += 1;
+            let (residency, idle_since) = (self.counter, now.moment);
+            let (queue, running, generation) = ([].into(), None, 0);
+            let database = DatabaseState::Opening;
+            let resident = Resident { residency, generation, database, queue, running, idle_since };
+            self.residents.insert(actor.clone(), resident);
+            self.out.push(Out::Open { actor: actor.clone(), residency });
+        }
         if let Some(resident) = self.residents.get_mut(actor) {
             resident.queue.push_back(number);
-            self.run_next(now, actor);
+            self.run_next(actor);
         }
     }
 
-    fn run_next(&mut self, now: Now, actor: &ActorId) {
-        if !self.may_run(now, actor) {
-            return;
+    fn of(&self, residency: Residency) -> Option<ActorId> {
+        let found = self.residents.iter().find(|(_, resident)| resident.residency == residency);
+        found.map(|(actor, _)| actor.clone())
+    }
+
+    pub(super) fn opened(&mut self, now: Now, residency: Residency, generation: Generation) {
+        let Some(actor) = self.of(residency) else { return };
+        let Some(resident) = self.residents.get_mut(&actor) else { return };
+        resident.generation = generation;
+        // It may have been lost meanwhile, and closes.
+        if resident.database == DatabaseState::Opening {
+            resident.database = DatabaseState::Open;
         }
+        resident.idle_since = now.moment;
+        self.run_next(&actor);
+    }
+
+    /// Whoever waits is refused.
+    pub(super) fn open_failed(&mut self, residency: Residency, denial: Option<&Denial>) {
+        let Some(actor) = self.of(residency) else { return };
+        let Some(resident) = self.residents.remove(&actor) else { return };
+        self.out.push(Out::Gone { residency });
+        if matches!(denial, Some(Denial::Owned(_))) {
+            // Its owner keeps the alarm.
+            self.book.remove(&actor);
+        }
+        for request in resident.queue {
+            self.answer(request, Told::NotRun(503));
+        }
+    }
+
+    pub(super) fn run_next(&mut self, actor: &ActorId) {
         self.counter += 1;
         let run = self.counter;
         let Some(resident) = self.residents.get_mut(actor) else { return };
@@ -82,49 +75,62 @@ impl Process {
         let next = queue.find_map(|request| Some((request, self.requests.get(&request)?.operation)));
         let Some((request, operation)) = next else { return };
         resident.running = Some((run, request));
-        let generation = resident.generation;
-        let actor = stage::actor_number(actor);
-        self.record(Record::RunBegan { pid: self.pid, actor, request, generation });
-        self.out.push(Out::Run { actor, run, request, operation });
+        self.out.push(Out::Run { residency: resident.residency, run, request, operation });
     }
 
-    pub(super) fn run_done(&mut self, now: Now, run: RunId, told: u64) {
-        let ended = self.residents.iter_mut().find_map(|(actor, resident)| match resident.running {
+    fn run_ended(&mut self, now: Now, run: RunId) -> Option<(ActorId, RequestNumber)> {
+        self.residents.iter_mut().find_map(|(actor, resident)| match resident.running {
             Some((id, request)) if id == run => {
                 resident.running = None;
                 resident.idle_since = now.moment;
                 Some((actor.clone(), request))
             }
             _ => None,
-        });
+        })
+    }
+
+    pub(super) fn run_done(&mut self, now: Now, run: RunId, told: u64) {
         // It was ended before.
-        let Some((actor, request)) = ended else { return };
+        let Some((actor, request)) = self.run_ended(now, run) else { return };
         let number = stage::actor_number(&actor);
         self.record(Record::RunEnded { pid: self.pid, actor: number, request, done: true });
+        let deletes = self.requests.get(&request).is_some_and(|asked| asked.operation == Operation::Delete);
+        if let Some(resident) = self.residents.get_mut(&actor).filter(|_| deletes) {
+            resident.database = DatabaseState::Closing;
+        }
         self.answer(request, Told::Served(told));
-        self.run_next(now, &actor);
+        self.run_next(&actor);
     }
 
-    /// Its database cannot be had, or its uploads have ended (R-REPL-4, R-RST-5).
-    pub(super) fn given_up(&mut self, now: Now, actor: ActorNumber, generation: Generation) {
-        if self.resident(actor, generation).is_none() {
-            return;
-        }
-        let actor = stage::actor(actor);
-        self.drop_resident(&actor);
-        self.claim(now, &actor, ClaimInput::Release);
+    /// The actor is no longer this node's: the event did not run.
+    pub(super) fn run_refused(&mut self, now: Now, run: RunId) {
+        let Some((actor, request)) = self.run_ended(now, run) else { return };
+        self.answer(request, Told::NotRun(503));
+        self.run_next(&actor);
     }
 
-    /// All of it is in the bucket; whoever came meanwhile asks anew.
-    pub(super) fn closed(&mut self, now: Now, actor: ActorNumber, generation: Generation) {
-        if self.resident(actor, generation).is_none() {
-            return;
+    /// What it wrote may not be in the bucket: the actor is given up.
+    pub(super) fn run_failed(&mut self, now: Now, run: RunId) {
+        if let Some((actor, request)) = self.run_ended(now, run) {
+            let number = stage::actor_number(&actor);
+            self.record(Record::RunEnded { pid: self.pid, actor: number, request, done: false });
+            self.answer(request, Told::MayHaveRun(503));
+            self.lose(&actor);
         }
-        let actor = stage::actor(actor);
+    }
+
+    /// It is closed, as far as it could be; whoever came meanwhile asks anew.
+    pub(super) fn closed(&mut self, now: Now, residency: Residency) {
+        let Some(actor) = self.of(residency) else { return };
+        self.cut(&actor);
         let Some(resident) = self.residents.remove(&actor) else { return };
-        self.claim(now, &actor, ClaimInput::Release);
+        self.out.push(Out::Gone { residency });
         for request in resident.queue {
-            self.seek(now, request, &actor, false);
+            match self.stop.is_some() {
+                true => self.seek(now, request, &actor, false),
+                // As its mailbox does: what came behind a deletion is for the actor that comes back.
+                false => self.enqueue(now, &actor, request),
+            }
         }
     }
 
@@ -132,33 +138,40 @@ impl Process {
     pub(super) fn give_up(&mut self, actor: &ActorId) {
         if let Some(resident) = self.residents.get_mut(actor) {
             resident.database = DatabaseState::Closing;
-            self.out.push(Out::Close { actor: stage::actor_number(actor) });
+            self.out.push(Out::Close { residency: resident.residency });
         }
     }
 
-    /// Ends every event and drops every actor.
-    pub(super) fn drop_residents(&mut self) {
+    /// Ends every event and closes every actor.
+    pub(super) fn lose_all(&mut self) {
         let actors: Vec<ActorId> = self.residents.keys().cloned().collect();
         for actor in actors {
-            self.drop_resident(&actor);
+            self.lose(&actor);
         }
     }
 
-    fn drop_resident(&mut self, actor: &ActorId) {
-        let Some(resident) = self.residents.remove(actor) else { return };
-        let actor = stage::actor_number(actor);
-        self.out.push(Out::Drop { actor });
-        if let Some((_, request)) = resident.running {
-            self.record(Record::RunEnded { pid: self.pid, actor, request, done: false });
-            self.answer(request, Told::MayHaveRun(503));
-        }
-        for request in resident.queue {
+    /// Ends the event of an actor and closes it.
+    pub(super) fn lose(&mut self, actor: &ActorId) {
+        self.cut(actor);
+        let Some(resident) = self.residents.get_mut(actor) else { return };
+        resident.database = DatabaseState::Closing;
+        self.out.push(Out::Lose { residency: resident.residency });
+        for request in std::mem::take(&mut resident.queue) {
             self.answer(request, Told::NotRun(503));
         }
     }
 
+    fn cut(&mut self, actor: &ActorId) {
+        let running = self.residents.get_mut(actor).and_then(|resident| resident.running.take());
+        if let Some((_, request)) = running {
+            let number = stage::actor_number(actor);
+            self.record(Record::RunEnded { pid: self.pid, actor: number, request, done: false });
+            self.answer(request, Told::MayHaveRun(503));
+        }
+    }
+
     /// The variant that answers from its disk.
-    pub(super) fn peeked(&mut self, now: Now, request: RequestNumber, found: Option<u64>) {
+    pub(super) fn peeked(&mut self, request: RequestNumber, found: Option<u64>) {
         let Some(actor) = self.requests.get(&request).map(|request| request.actor.clone()) else { return };
         match found {
             Some(found) => {
@@ -166,7 +179,7 @@ impl Process {
                 self.record(Record::RunEnded { pid: self.pid, actor: number, request, done: true });
                 self.answer(request, Told::Served(found));
             }
-            None => self.find(now, request, &actor, false),
+            None => self.find(request, &actor, false),
         }
     }
 }

@@ -1,15 +1,14 @@
 //! A clean stop.
 
-use wasmkeep_protocol::{ActorId, clock::Now, failover::WaitsInput, lease, ownership::Input as ClaimInput};
+use wasmkeep_protocol::{ActorId, clock::Now, failover::WaitsInput};
 
-use super::Process;
+use super::{Out, Process};
 use crate::cluster::{flaw::Flaw, record::Record};
 
 /// How far a clean stop is.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     closed: bool,
-    released: bool,
 }
 
 impl Process {
@@ -19,50 +18,32 @@ impl Process {
         }
         self.record(Record::StopAsked { pid: self.pid });
         self.stop = Some(Progress::default());
-        self.keep(now, lease::Input::Stop);
+        self.out.push(Out::StopTaking);
         self.wait(now, WaitsInput::Stop);
         if self.flaw == Some(Flaw::ReleasesEarly) {
-            let actors: Vec<ActorId> = self.residents.keys().cloned().collect();
-            for actor in actors {
-                self.claim(now, &actor, ClaimInput::Release);
-            }
+            self.out.push(Out::ActorsClosed);
         }
     }
 
     /// Events had their time.
-    pub(super) fn end_events(&mut self, now: Now) {
-        let actors: Vec<ActorId> = self.residents.keys().cloned().collect();
-        self.drop_residents();
-        for actor in actors {
-            self.claim(now, &actor, ClaimInput::Release);
-        }
+    pub(super) fn end_events(&mut self) {
+        self.lose_all();
     }
 
-    /// Tells the keeper when nothing runs and when nothing is held any more.
-    pub(super) fn progress_stop(&mut self, now: Now) {
+    /// Closes what is at rest, and tells the service when nothing is open any more.
+    pub(super) fn progress_stop(&mut self) {
         if self.stop.is_none() || self.ended {
             return;
         }
-        let idle: Vec<ActorId> = self
-            .residents
-            .iter()
-            .filter(|(_, resident)| resident.is_idle())
-            .map(|(actor, _)| actor.clone())
-            .collect();
+        let idle = self.residents.iter().filter(|(_, resident)| resident.is_idle());
+        let idle: Vec<ActorId> = idle.map(|(actor, _)| actor.clone()).collect();
         for actor in idle {
             self.give_up(&actor);
         }
         let closed = self.residents.is_empty();
-        let released = closed && self.claims.values().all(|claimed| claimed.claim.is_idle());
         let Some(progress) = &mut self.stop else { return };
-        let (say_closed, say_released) = (closed && !progress.closed, released && !progress.released);
-        progress.closed |= say_closed;
-        progress.released |= say_released;
-        if say_closed {
-            self.keep(now, lease::Input::ActorsClosed);
-        }
-        if say_released {
-            self.keep(now, lease::Input::RecordsReleased);
+        if closed && !std::mem::replace(&mut progress.closed, closed) {
+            self.out.push(Out::ActorsClosed);
         }
     }
 }

@@ -7,9 +7,8 @@ use wasmkeep_protocol::forwarding::Trouble;
 use super::{Event, Machine, Slot, World};
 use crate::{
     cluster::{
-        bucket::{Call, Reply},
-        data::{Data, Saying},
         flaw::Flaw,
+        node::{Node, Saying},
         process::{ForwardId, Input, Out, Process, Request},
         record::{NodeNumber, Pid, Record, Told},
         stage,
@@ -29,18 +28,15 @@ impl World {
         self.pids += 1;
         let pid = self.pids;
         let Machine { clocks, disk } = self.machine(node);
-        let dice = self.dice.fork();
-        let process =
-            Process::new(pid, stage::node(node), clocks, self.time, &self.parameters, self.flaw, dice);
-        let dice = self.dice.fork();
-        let data =
-            Data::new((pid, stage::node(node)), disk, &self.parameters, self.flaw, (self.time, clocks), dice);
+        let process = Process::new(pid, stage::node(node), clocks, &self.parameters, self.flaw);
+        let (id, dice) = ((pid, stage::node(node)), self.dice.fork());
+        let beside = Node::new(id, disk, &self.parameters, self.flaw, (self.time, clocks), dice);
         if self.calm {
-            data.calm_down();
+            beside.calm_down();
         }
         self.slots.insert(
             pid,
-            Slot { process, data, still: None, backlog: Vec::new(), timer: None, timers_set: 0 },
+            Slot { process, node: beside, still: None, backlog: Vec::new(), timer: None, timers_set: 0 },
         );
         let Clocks { skew_ms, drift_ppm, .. } = clocks;
         self.record(&Record::Started { pid, node, skew_ms, drift_ppm });
@@ -101,8 +97,8 @@ impl World {
             return;
         }
         match input {
-            Input::Reply(id, Some(Reply::Data(reply))) => {
-                slot.data.reply(id, reply);
+            Input::Reply(id, reply) => {
+                slot.node.reply(id, reply);
                 self.go_on(pid);
             }
             input => {
@@ -125,7 +121,6 @@ impl World {
     fn handle(&mut self, pid: Pid, input: Input) {
         let Some(slot) = self.slots.get_mut(&pid) else { return self.unheard(input) };
         let out = slot.process.handle(self.time, input);
-        slot.data.stands(slot.process.standing(slot.process.clocks.now(self.time)));
         for out in out {
             self.carry_out(pid, out);
         }
@@ -134,13 +129,13 @@ impl World {
     /// Lets the tasks of a process go on, and carries to and fro what they and the machines say to each other.
     fn drive(&mut self, pid: Pid) {
         while let Some(slot) = self.slots.get(&pid) {
-            let sayings = slot.data.drive(self.time, slot.process.clocks);
+            let sayings = slot.node.drive(self.time, slot.process.clocks);
             if sayings.is_empty() {
                 return;
             }
             for saying in sayings {
                 match saying {
-                    Saying::Call(id, call) => self.send_call(pid, id, Call::Data(call), true),
+                    Saying::Call(id, call) => self.send_call(pid, id, call),
                     Saying::Tell(input) => self.handle(pid, input),
                     Saying::Record(Record::FoundAlarm { actor, generation, alarm_ms, .. }) => {
                         let listed_ms = self.bucket.earliest_alarm(self.time, actor);
@@ -162,7 +157,7 @@ impl World {
     fn set_timer(&mut self, pid: Pid) {
         let time = self.time;
         let Some(slot) = self.slots.get_mut(&pid) else { return };
-        let wake = [slot.process.wake(time), slot.data.wake()].into_iter().flatten().min();
+        let wake = [slot.process.wake(time), slot.node.wake()].into_iter().flatten().min();
         if wake == slot.timer {
             return;
         }
@@ -178,31 +173,21 @@ impl World {
     fn carry_out(&mut self, pid: Pid, out: Out) {
         match out {
             Out::Record(record) => self.record(&record),
-            Out::Call { id, call, timeout, heed } => {
-                self.send_call(pid, id, call, heed);
-                self.after(timeout, Event::Input(pid, Input::Reply(id, None)));
-            }
             Out::Forward { id, certificate, request } => {
                 self.send_forward(pid, id, &certificate, request);
             }
             Out::AnswerForward { id, result } => self.answer_forward(id, result),
-            Out::Open { .. }
-            | Out::Run { .. }
-            | Out::Close { .. }
-            | Out::Drop { .. }
-            | Out::ListOverdue { .. }
-            | Out::Notice { .. }
-            | Out::Peek { .. } => {
-                if let Some(slot) = self.slots.get(&pid) {
-                    slot.data.carry_out(out);
-                }
-            }
             Out::Exit => {
                 self.remove(pid);
                 let node = self.node_of_ended(pid);
                 let wait = self.dice.within(500..=5_000) * MILLI;
                 if let Some(node) = node {
                     self.after(wait, Event::Start(node));
+                }
+            }
+            out => {
+                if let Some(slot) = self.slots.get(&pid) {
+                    slot.node.carry_out(out);
                 }
             }
         }
@@ -245,8 +230,8 @@ impl World {
         // What the bucket answered meanwhile may be seen before the clock is, by the tasks alone.
         if self.dice.chance(500) {
             backlog.retain(|input| match input {
-                Input::Reply(id, Some(Reply::Data(reply))) => {
-                    slot.data.reply(*id, reply.clone());
+                Input::Reply(id, reply) => {
+                    slot.node.reply(*id, reply.clone());
                     false
                 }
                 _ => true,
