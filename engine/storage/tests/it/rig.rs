@@ -12,7 +12,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use wasmkeep_storage::{Changes, Config, Database, Error, Inline, Offload, Pacer, Value};
+use wasmkeep_storage::{Changes, Config, Database, Error, Inline, Offload, OpenError, Pacer, Value};
 
 /// Polls a future to its end; the number of polls it took.
 pub(crate) fn polled<F: Future>(future: F) -> (F::Output, usize) {
@@ -56,7 +56,7 @@ impl Offload for Held {
 fn open_again(path: &Path, config: &Config) -> Database {
     for _ in 0..500 {
         match Database::open(path, config) {
-            Err(OpenError::Locked { .. }) => std::thread::sleep(Duration::from_millis(10)),
+            Err(OpenError::Locked { .. }) => thread::sleep(Duration::from_millis(10)),
             opened => return opened.unwrap(),
         }
     }
