@@ -465,7 +465,8 @@ impl<S: BucketSide> Session<S> {
                 // What was committed during the wait is part of it.
                 drop(database.take_changes().await?);
                 let made = database.snapshot(&*self.offload, txid, self.now_ms()).await?;
-                let checksum = database.checksum().map_or(0, |checksum| checksum.get());
+                // Its own, and not the database's: more may have been committed since the files were read.
+                let checksum = made.trailer.post_apply.map_or(0, |checksum| checksum.get());
                 (checksum, Content::Whole(place.hold(made.bytes)), Unsent::new(&self.flags))
             }
         };
@@ -478,11 +479,18 @@ impl<S: BucketSide> Session<S> {
     }
 
     /// The database is about to be closed: waits until all of it is in the bucket. Whether it is.
+    ///
+    /// What was handed over earlier may have been answered: it lands also when what came last cannot be handed over.
     pub async fn settle(&self, database: &Database) -> bool {
+        let need = Need::Replicated;
         if !self.stands() {
+            // At once, unless the uploads go on.
+            let _ = self.bucket.landed(&self.actor, self.taken.get().txid, need).await;
             return false;
         }
-        let settled = self.flush_all(database, Need::Replicated).await;
+        let last = self.hand_over_for(database, Guest::Idle, need).await;
+        let landed = self.bucket.landed(&self.actor, self.taken.get().txid, need).await;
+        let settled = last.and(landed.map_err(not_durable));
         if let Err(why) = &settled {
             let (class, name) = (&self.actor.class, &self.actor.name);
             tracing::error!(%class, %name, "the last writes of an actor that was closed may not be in the bucket: {why}");

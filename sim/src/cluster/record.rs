@@ -321,8 +321,10 @@ mod tests {
 
     #[test]
     fn no_wall_clock_excuses_two_owners_at_once() {
-        let began = |pid, request| Record::RunBegan { pid, actor: 0, request, generation: 1 };
-        let (violation, outside) = history(7_200_092, &[began(11, 1), began(12, 2)]);
+        let owned = |pid, generation| Record::Owned { actor: 0, pid, generation, held: true };
+        let began = |pid, generation| Record::RunBegan { pid, actor: 0, request: generation, generation };
+        let records = [owned(11, 1), began(11, 1), owned(12, 2), began(12, 2)];
+        let (violation, outside) = history(7_200_092, &records);
         assert_eq!(violation.unwrap().checker, "single-owner");
         assert_eq!(outside, None);
     }

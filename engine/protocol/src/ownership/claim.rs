@@ -168,7 +168,7 @@ impl Claim {
             Input::Heartbeat(found) => self.heartbeat(context, &found),
             Input::Wrote(outcome) => self.wrote(context, outcome),
             Input::Release => self.release(context),
-            Input::Lapsed => self.lapsed(context),
+            Input::Lapsed => self.lapsed(),
             Input::Tick => self.tick(context),
         };
         effect.into_iter().collect()
@@ -231,10 +231,11 @@ impl Claim {
                     self.owed = None;
                 }
                 self.known = Some((version.clone(), record.clone()));
-                if self.wanted {
-                    self.decide(context, version, record)
-                } else if ours {
+                // A node that stops gives it up first, however often it is asked for meanwhile.
+                if ours && (!self.wanted || !context.taking) {
                     self.write_release(context, version, &record)
+                } else if self.wanted {
+                    self.decide(context, version, record)
                 } else {
                     self.no_longer_owed()
                 }
@@ -274,7 +275,7 @@ impl Claim {
             Owner::Nobody | Owner::Ourselves => {
                 self.take(context, Some(record), Condition::Unchanged(version))
             }
-            owner => self.fail(context, Denial::Owned(owner)),
+            owner => self.deny(Denial::Owned(owner)),
         }
     }
 
@@ -285,9 +286,9 @@ impl Claim {
         condition: Condition,
     ) -> Option<Effect> {
         if !context.taking {
-            return self.fail(context, Denial::NotTaking);
+            return self.deny(Denial::NotTaking);
         }
-        let Some(lease) = context.lease else { return self.fail(context, Denial::NoLease) };
+        let Some(lease) = context.lease else { return self.deny(Denial::NoLease) };
         let record = OwnerRecord {
             node: context.identity.node.clone(),
             process: context.identity.process,
@@ -334,7 +335,7 @@ impl Claim {
         if !context.taking {
             // The node began to stop meanwhile and closes actors, this one among them: given up in the background.
             self.owed = Some(context.now);
-            return self.fail(context, Denial::NotTaking);
+            return self.deny(Denial::NotTaking);
         }
         let generation = record.generation;
         self.state = State::Held { version, record, epoch };
@@ -362,7 +363,7 @@ impl Claim {
         self.fail(context, Denial::BucketSilent)
     }
 
-    fn lapsed(&mut self, context: &Context<'_>) -> Option<Effect> {
+    fn lapsed(&mut self) -> Option<Effect> {
         match std::mem::take(&mut self.state) {
             State::Away => {}
             State::Held { version, record, .. } => self.known = Some((version, record)),
@@ -372,15 +373,20 @@ impl Claim {
             | State::Settling(_)
             | State::Releasing => self.known = None,
         }
-        if self.wanted { self.fail(context, Denial::NoLease) } else { None }
+        self.deny(Denial::NoLease)
     }
 
-    /// Nobody gets the actor here. A release that is owed is tried again later.
+    /// Nobody gets the actor here, since the bucket does not say enough. A release that is owed is tried again later.
     fn fail(&mut self, context: &Context<'_>, denial: Denial) -> Option<Effect> {
-        self.state = State::Away;
         if self.owed.is_some() {
             self.owed = Some(context.now + RELEASE_RETRY);
         }
+        self.deny(denial)
+    }
+
+    /// Nobody gets the actor here. Requests do not put off a release that is owed.
+    fn deny(&mut self, denial: Denial) -> Option<Effect> {
+        self.state = State::Away;
         std::mem::take(&mut self.wanted).then_some(Effect::Denied(denial))
     }
 }

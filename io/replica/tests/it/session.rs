@@ -29,6 +29,8 @@ struct Side {
     flags: Arc<Flags>,
     deleted: Rc<RefCell<Vec<Point>>>,
     finished: Rc<Cell<bool>>,
+    /// Transactions that were waited for.
+    waited: Rc<RefCell<Vec<u64>>>,
 }
 
 impl BucketSide for Side {
@@ -73,6 +75,7 @@ impl BucketSide for Side {
     }
 
     async fn landed(&self, _: &ActorId, txid: u64, _: Need) -> Result<u64, GivenUp> {
+        self.waited.borrow_mut().push(txid);
         let last = self.pushed.borrow().last().map_or(0, |commit| commit.to.txid);
         if txid > last {
             // As in the service: nobody would answer.
@@ -148,6 +151,7 @@ fn a_commit_that_was_not_handed_over_ends_the_actor_and_nobody_waits_for_it() {
             assert_eq!(session.taken().txid, 1, "what was not handed over does not count");
             assert!(!session.stands() && side.flags.ended.load(Ordering::Acquire));
             assert!(!within(session.settle(&database)).await, "it is not in the bucket, and that is said");
+            assert_eq!(*side.waited.borrow(), [1], "what was answered before lands first");
         }
     });
 }

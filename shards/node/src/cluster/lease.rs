@@ -29,7 +29,7 @@ pub(crate) struct LeaseCell {
 
 impl LeaseCell {
     /// The lease is valid until then.
-    pub(super) fn renew(&self, epoch: u64, until: Duration) {
+    pub(crate) fn renew(&self, epoch: u64, until: Duration) {
         // The epoch first: whoever sees the new end sees the epoch it belongs to.
         self.epoch.store(epoch, Ordering::Release);
         self.until.store(nanos(until), Ordering::Release);
@@ -57,7 +57,7 @@ impl LeaseCell {
         failure.clone().filter(|_| self.epoch().is_none())
     }
 
-    pub(super) fn lapse(&self) {
+    pub(crate) fn lapse(&self) {
         self.until.store(0, Ordering::Release);
     }
 
@@ -73,7 +73,12 @@ impl LeaseCell {
 
     /// The lease that is valid now.
     pub(crate) fn token(self: &Arc<Self>) -> Option<LeaseToken> {
-        self.epoch().map(|epoch| LeaseToken { cell: Arc::clone(self), epoch })
+        Some(self.token_of_now()).filter(|token| token.epoch.is_some())
+    }
+
+    /// The lease as it is now. Where none is valid, the token never will be.
+    pub(crate) fn token_of_now(self: &Arc<Self>) -> LeaseToken {
+        LeaseToken { cell: Arc::clone(self), epoch: self.epoch() }
     }
 
     /// The epoch of the lease, if it is valid now (R-LEASE-2).
@@ -88,13 +93,13 @@ impl LeaseCell {
 #[derive(Debug, Clone)]
 pub(crate) struct LeaseToken {
     cell: Arc<LeaseCell>,
-    epoch: u64,
+    epoch: Option<u64>,
 }
 
 impl LeaseToken {
     /// Whether that very lease is valid now, by the clock and not by what anybody has said.
     pub(crate) fn is_valid(&self) -> bool {
-        self.cell.epoch() == Some(self.epoch)
+        self.epoch.is_some() && self.cell.epoch() == self.epoch
     }
 }
 
@@ -130,6 +135,7 @@ mod tests {
     fn a_token_ends_with_its_lease_whether_or_not_anybody_says_so() {
         let lease = Arc::new(LeaseCell::default());
         assert!(lease.token().is_none());
+        let none = lease.token_of_now();
         let now = || BucketThreadRuntime.now();
         lease.renew(3, now() + Duration::from_secs(60));
         let token = lease.token().unwrap();
@@ -141,5 +147,6 @@ mod tests {
         assert!(!token.is_valid());
         lease.renew(4, now() + Duration::from_secs(60));
         assert!(!token.is_valid(), "the next lease is another");
+        assert!(!none.is_valid(), "what began on no lease leaves on none");
     }
 }

@@ -163,7 +163,7 @@ impl Shard {
             Err(_) => return Err(refused(Refusal::BucketSilent)),
         }
         match self.place(abroad, id, ask).await {
-            Place::Here if existence == Ok(Existence::Sure) => Ok(None),
+            // Again: it may have been deleted during the wait.
             Place::Here => match self.refused_existence(abroad, id).await {
                 None => Ok(None),
                 Some(refused) => Err(refused),
@@ -278,9 +278,11 @@ impl Shard {
         }
         match self.existence(abroad, id).await {
             Ok(Existence::Sure) => None,
-            Ok(Existence::Elsewhere | Existence::Not) => {
+            Ok(existence) => {
                 abroad.cluster.unused(id).await;
-                Some(no_such_actor())
+                // Lost since it was taken: whoever has it knows.
+                let is_lost = existence == Existence::Elsewhere;
+                Some(if is_lost { refused(Refusal::Elsewhere) } else { no_such_actor() })
             }
             Err(_) => Some(refused(Refusal::BucketSilent)),
         }
