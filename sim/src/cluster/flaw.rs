@@ -77,7 +77,7 @@ flaws! {
     /// An operator's fence counts as if somebody had watched the node for long enough.
     FenceFreesAtOnce => "operators-fence-frees-at-once", &["single-owner", "held", "fences"];
     /// A stopping node gives its actors up while events still run.
-    ReleasesEarly => "released-while-events-run", &["single-owner", "durable"];
+    ReleasesEarly => "released-while-events-run", &["single-owner", "held", "durable"];
     /// A stop that has hung for too long is not ended.
     StopsNever => "stop-without-an-end", &["stops"];
     /// A node whose lease ran out once takes no request any more.
@@ -97,7 +97,7 @@ flaws! {
     /// A durable write is acknowledged before it is in the bucket.
     AcksEarly => "acknowledged-before-the-bucket", &["durable", "linearizability", "alarms"];
     /// Uploads that land after the lease ran out are acknowledged.
-    AcksWithoutLease => "acknowledged-without-a-lease", &["durable", "linearizability"];
+    AcksWithoutLease => "acknowledged-without-a-lease", &["durable", "linearizability", "alarms"];
     /// The local file is believed without a look at the bucket.
     TrustsDisk => "own-disk-believed", &["durable", "linearizability", "alarm-index"];
     /// An actor is given up before the last of it is in the bucket.

@@ -164,7 +164,8 @@ impl Resident {
     async fn events(&self, opened: &Opened, mut jobs: mpsc::UnboundedReceiver<Job>) -> Result<Ended, String> {
         while let Some(job) = jobs.next().await {
             let Job::Run { run, request, operation } = job else { break };
-            if !opened.session.stands() && !self.side.node.flawed(Flaw::IgnoresLapse) {
+            let runs_on = [Flaw::IgnoresLapse, Flaw::ReleasesEarly].map(|flaw| self.side.node.flawed(flaw));
+            if !opened.session.stands() && !runs_on.contains(&true) {
                 self.side.node.tell(Input::RunRefused(run));
                 continue;
             }

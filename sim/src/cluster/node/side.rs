@@ -44,12 +44,14 @@ pub struct Side {
 }
 
 /// What is known of an open actor.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Noted {
     flags: Arc<Flags>,
     /// When its alarm was due as it was handed over last.
     alarm_ms: Option<u64>,
     taken: u64,
+    /// What the variant that closes early has not sent.
+    unsent: Option<Commit>,
 }
 
 impl Side {
@@ -107,6 +109,20 @@ impl Side {
         commit
     }
 
+    /// The variant that closes early sends the last commit of an event with the next.
+    fn keep_unsent(&self, actor: &ActorId, commit: Commit) {
+        if let Some(noted) = self.open.borrow_mut().get_mut(actor) {
+            noted.unsent = Some(commit);
+        }
+    }
+
+    fn send_unsent(&self, actor: &ActorId) {
+        let unsent = self.open.borrow_mut().get_mut(actor).and_then(|noted| noted.unsent.take());
+        if let Some(commit) = unsent {
+            self.service.push_noted(actor, commit, Need::Replicated);
+        }
+    }
+
     /// The variant that deletes entries before the commit that makes them needless is in the bucket.
     async fn delete_entries(&self, actor: &ActorId, at_ms: Option<u64>) {
         let Some(at_ms) = at_ms else { return };
@@ -153,7 +169,7 @@ impl BucketSide for Side {
         alarm_ms: Option<u64>,
     ) -> Result<Arc<Flags>, GivenUp> {
         let flags = self.service.begin(actor, generation, at, uploads, alarm_ms)?;
-        let noted = Noted { flags: Arc::clone(&flags), alarm_ms, taken: at.txid };
+        let noted = Noted { flags: Arc::clone(&flags), alarm_ms, taken: at.txid, unsent: None };
         self.open.borrow_mut().insert(actor.clone(), noted);
         self.node.hop().await;
         Ok(flags)
@@ -165,7 +181,12 @@ impl BucketSide for Side {
 
     async fn push(&self, actor: &ActorId, commit: Commit, need: Need) -> Result<(), GivenUp> {
         let commit = self.broken(actor, commit).await;
-        self.service.push_noted(actor, commit, need);
+        self.send_unsent(actor);
+        if need == Need::Replicated && self.node.flawed(Flaw::ClosesEarly) {
+            self.keep_unsent(actor, commit);
+        } else {
+            self.service.push_noted(actor, commit, need);
+        }
         Ok(())
     }
 
@@ -184,6 +205,7 @@ impl BucketSide for Side {
     }
 
     async fn snapshot(&self, actor: &ActorId, at: Point, body: Bytes) -> Result<bool, GivenUp> {
+        self.send_unsent(actor);
         self.service.snapshot(actor, at, body).await
     }
 
