@@ -19,10 +19,10 @@ fn a_promise_that_breaks_beyond_what_is_assumed_says_so() {
     let outside = (0..variants::SEEDS_MAX).find_map(|seed| {
         let outcome = run(&Request::plain(seed)).unwrap();
         assert_eq!(outcome.violation, None, "seed {seed}");
-        outcome.outside
+        // A wall clock that is an hour off is another assumption.
+        outcome.outside.filter(|outside| outside.text.contains("; but the clock of process"))
     });
-    let outside = outside.expect("a clock that runs half as fast again breaks a promise");
-    assert!(outside.text.contains("; but the clock of process"), "{outside}");
+    assert!(outside.is_some(), "a clock that runs half as fast again breaks a promise");
 }
 
 // R-DUR-1, R-REPL-1, R-LEASE-1 to R-LEASE-10, R-OWN-1 to R-OWN-3, R-WAIT-1 to R-WAIT-4, R-FWD-1, R-FWD-2
