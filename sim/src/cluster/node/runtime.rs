@@ -225,7 +225,8 @@ impl NodeRuntime {
     pub(super) async fn sleep(&self, length: Duration) {
         let now = self.executor.now().as_micros() as Time;
         let until = self.clocks.get().when(self.clock().moment + length, now);
-        self.executor.sleep(Duration::from_micros(until - now)).await;
+        // Never early, not by a part of a microsecond: whoever sleeps until a moment would do so again and again.
+        self.executor.sleep(Duration::from_micros(until - now + 1)).await;
     }
 }
 
