@@ -7,6 +7,7 @@ use std::{
     path::PathBuf,
     rc::Rc,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use wasmkeep_protocol::{ActorId, alarm::Outlook, history::Point, object_keys};
 use wasmkeep_replica::{
     BucketSide, Commit, Flags, GivenUp, Need, RestoreError, TakeError, Taken, UploadBudget,
 };
+use wasmkeep_runtime::within;
 use wasmkeep_storage::Inline;
 
 use super::{
@@ -127,10 +129,14 @@ impl Side {
     async fn delete_entries(&self, actor: &ActorId, at_ms: Option<u64>) {
         let Some(at_ms) = at_ms else { return };
         let prefix = object_keys::alarms_due(&stage::tenant(), &actor.into(), at_ms);
-        for entry in Listing::new(&self.bucket, &prefix).all(100).await.unwrap_or_default() {
-            // A deletion that fails breaks nothing.
-            let _ = self.bucket.delete(&entry.key).await;
-        }
+        let deleting = async {
+            for entry in Listing::new(&self.bucket, &prefix).all(100).await.unwrap_or_default() {
+                // A deletion that fails breaks nothing.
+                let _ = self.bucket.delete(&entry.key).await;
+            }
+        };
+        // An answer may never come.
+        within(&Simulated(Rc::clone(&self.node)), Duration::from_secs(5), deleting).await;
         // Time for a node to die in between.
         self.node.linger().await;
     }
