@@ -55,9 +55,9 @@ flaws! {
     /// A heartbeat without an answer counts as written.
     BelievesSilence => "silence-taken-for-success", &["single-owner"];
     /// A take whose condition failed counts as written (case L5).
-    BelievesRefusal => "failed-condition-taken-for-success", &["single-owner", "generations"];
+    BelievesRefusal => "failed-condition-taken-for-success", &["single-owner", "generations", "held"];
     /// The bucket ignores conditions on ownership records (case S3).
-    OwnersUnconditional => "owner-conditions-ignored", &["single-owner", "generations"];
+    OwnersUnconditional => "owner-conditions-ignored", &["single-owner", "generations", "held"];
     /// The bucket ignores conditions on heartbeats (case S3).
     HeartbeatsUnconditional => "heartbeat-conditions-ignored", &["fences", "single-owner"];
     /// A fence is written over whatever stands there.
