@@ -87,6 +87,7 @@ pub(crate) fn complete(connection: &Connection, durability: &Durability) -> Fate
         && let Err(error) = connection.open(false)
     {
         tracing::warn!(%error, "a database was closed with the last of its content in its WAL");
+        return Fate::Unknown;
     }
     let fate = before_close(connection, durability);
     let is_usable = connection.is_open() && !connection.is_busy.get() && !connection.in_transaction();

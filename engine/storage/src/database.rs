@@ -430,15 +430,20 @@ impl Database {
         }
     }
 
-    /// Closes the database off the shard. Its file is whole then without the WAL beside it, unless the disk refuses.
+    /// Closes the database off the shard. Its file is whole then without the WAL beside it, unless the disk refuses. Where
+    /// a [sink](Database::set_sink) has the durable copy, nothing is synced and the file may need its WAL.
     pub async fn close(self, offload: &dyn Offload) {
         self.home().await;
         // What the last commits changed has to be known before the log is emptied.
         let all_read = self.read_commits().await.is_ok();
-        let Self { connection, durability, capture, .. } = self;
+        let Self { connection, durability, capture, sink, .. } = self;
         let capture = capture.into_inner().filter(|_| all_read && !connection.is_damaged.get());
+        let is_elsewhere = sink.into_inner().is_some();
         let work = move || {
-            let log = checkpoint::complete(&connection, &durability);
+            let log = match is_elsewhere {
+                true => checkpoint::before_close(&connection, &durability),
+                false => checkpoint::complete(&connection, &durability),
+            };
             connection.close();
             if let Some(mut capture) = capture {
                 capture.closed(log);

@@ -5,10 +5,13 @@
 //! in memory, and each new file starts as a copy of it.
 
 use std::{
-    ffi::{CStr, c_int},
+    ffi::{CStr, CString, c_int},
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind},
-    os::{fd::AsRawFd, unix::fs::FileExt},
+    os::{
+        fd::AsRawFd,
+        unix::{ffi::OsStrExt, fs::FileExt},
+    },
     path::{Path, PathBuf},
     ptr, slice,
     sync::OnceLock,
@@ -31,7 +34,10 @@ const VERSIONS: [usize; 2] = [18, 19];
 pub(crate) const SUMS: &str = "-sums";
 
 /// What is beside a database and means nothing without it.
-const COMPANIONS: [&str; 4] = ["-wal", "-shm", "-journal", SUMS];
+const COMPANIONS: [&str; 5] = ["-wal", "-shm", "-journal", SUMS, NEW];
+
+/// A new database until it has its content.
+const NEW: &str = "-new";
 
 /// The path of a companion of `path`.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -68,7 +74,7 @@ pub(crate) fn ensure(path: &Path) -> io::Result<bool> {
 pub(crate) fn ensure_if_there(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(found) if found.len() > (PAGES * PAGE) as u64 => Ok(true),
-        // A crash leaves none like it: a new file has its length before its content.
+        // A crash leaves none like it: a new file has its content before its name, and its length before that.
         Ok(found) if found.len() == 0 && found.is_file() => {
             Err(io::Error::new(ErrorKind::InvalidData, "it is empty, which no database of an actor ever is"))
         }
@@ -104,8 +110,17 @@ fn create(path: &Path) -> io::Result<()> {
     create_alone(path)
 }
 
-/// Makes a database at `path`, where nothing of its name is; folders are made as needed.
+/// Makes a database at `path`, where nothing of its name is; folders are made as needed. It has its name once it is
+/// whole, so whatever ends the process leaves no part of it.
 pub(crate) fn create_alone(path: &Path) -> io::Result<()> {
+    let new = beside(path, NEW);
+    unlink(&new)?;
+    let made = write_new(&new).and_then(|()| rename_to_free(&new, path));
+    // No empty file is left where the disk is full.
+    made.inspect_err(|_| drop(unlink(&new)))
+}
+
+fn write_new(path: &Path) -> io::Result<()> {
     let file = match new_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if let Some(folder) = path.parent() {
@@ -115,9 +130,28 @@ pub(crate) fn create_alone(path: &Path) -> io::Result<()> {
         }
         other => other?,
     };
-    let written = reserve(&file).and_then(|()| file.write_all_at(blank()?, 0));
-    // No empty file is left where the disk is full.
-    written.inspect_err(|_| drop(unlink(path)))
+    reserve(&file)?;
+    file.write_all_at(blank()?, 0)
+}
+
+/// Renames a file to where none is.
+fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    let (source, target) = (c_path(from)?, c_path(to)?);
+    let (here, flags) = (libc::AT_FDCWD, libc::RENAME_NOREPLACE);
+    // SAFETY: both paths end in NUL and live through the call.
+    let answer = unsafe { libc::renameat2(here, source.as_ptr(), here, target.as_ptr(), flags) };
+    match io::Error::last_os_error() {
+        _ if answer == 0 => Ok(()),
+        // Not every file system can.
+        error if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+            fs::hard_link(from, to).and_then(|()| unlink(from))
+        }
+        error => Err(error),
+    }
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
 /// Gives a new file its length at once, so that a power loss leaves zeros to be filled in and not an empty file, which

@@ -1,8 +1,8 @@
 //! What is on stable storage, checkpoints, and work that happens on other threads.
 
-use std::{fs, path::PathBuf, rc::Rc, sync::mpsc, thread};
+use std::{fs, future::Future, path::PathBuf, pin::Pin, rc::Rc, sync::mpsc, thread};
 
-use wasmkeep_storage::{Config, Database, Error, Inline, Offload, Value};
+use wasmkeep_storage::{CommitSink, Config, Database, Error, Inline, Offload, Value};
 
 use crate::rig::{Held, Rig, polled, refusal, wait};
 
@@ -326,5 +326,47 @@ fn an_empty_file_is_damage_and_stays_as_it_is() {
         }
         assert!(wasmkeep_storage::peek_alarm(&path, &config).is_err());
         assert_eq!((fs::metadata(&path).unwrap().len(), fs::read(&log).ok()), (0, before));
+    }
+}
+
+#[test]
+fn what_a_kill_leaves_of_a_new_database_is_no_damage() {
+    // R-DUR-1: a file has its name once it has its content, so only the other name can be empty.
+    let rig = Rig::new();
+    let (path, config) = (rig.path(), rig.config.clone());
+    let Rig { folder: _folder, db, .. } = rig;
+    wait(Rc::try_unwrap(db).unwrap().close(&Inline));
+    for left in [&b""[..], b"SQLite format 3"] {
+        wasmkeep_storage::remove(&path).unwrap();
+        let unfinished = path.with_extension("db-new");
+        fs::write(&unfinished, left).unwrap();
+        let database = Database::open(&path, &config).unwrap();
+        assert!(path.exists() && !unfinished.exists());
+        wait(database.close(&Inline));
+    }
+}
+
+/// Has the durable copy somewhere else.
+struct Elsewhere;
+
+impl CommitSink for Elsewhere {
+    fn flush<'a>(&'a self, _: &'a Database) -> Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[test]
+fn a_close_completes_no_file_whose_durable_copy_is_elsewhere() {
+    // R-DUR-1: no sync of this disk is worth anything then.
+    for is_elsewhere in [true, false] {
+        let rig = Rig::new();
+        if is_elsewhere {
+            rig.db.set_sink(Rc::new(Elsewhere));
+        }
+        rig.script("CREATE TABLE t(x)").unwrap();
+        let before = fs::read(rig.path()).unwrap();
+        let (path, Rig { folder: _folder, db, .. }) = (rig.path(), rig);
+        wait(Rc::try_unwrap(db).unwrap().close(&Inline));
+        assert_eq!(fs::read(path).unwrap() == before, is_elsewhere);
     }
 }

@@ -55,6 +55,13 @@ pub struct RequestBody {
     has_ended: bool,
 }
 
+impl Drop for RequestBody {
+    /// Nobody waits for the rest.
+    fn drop(&mut self) {
+        self.shared.body_awaited.set(None);
+    }
+}
+
 impl RequestBody {
     pub(super) fn new(incoming: Incoming, shared: Rc<Shared>) -> RequestBody {
         shared.body_awaited.set(None);

@@ -94,6 +94,13 @@ struct Remote {
     waits: Waits,
 }
 
+impl Drop for Remote {
+    /// Nobody waits for the rest.
+    fn drop(&mut self) {
+        self.waits.set(false);
+    }
+}
+
 impl Body for Remote {
     type Data = Bytes;
     type Error = RequestBodyError;

@@ -93,6 +93,14 @@ fn a_client_may_be_silent_while_its_handler_does_not_wait_for_the_body() {
 }
 
 #[test]
+fn a_handler_that_asks_for_no_more_of_a_body_answers_for_itself() {
+    let server = Server::with(1, 10, |config| config.body_timeout = Duration::from_millis(300));
+    let mut client = server.connect();
+    client.send("POST /gives-up HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhello");
+    assert_eq!(client.answer(), (200, "gave up".into()));
+}
+
+#[test]
 fn a_client_that_does_not_read_is_cut() {
     let server = Server::with(1, 10, |config| config.write_timeout = Duration::from_millis(100));
     let mut client = server.connect();

@@ -2,6 +2,7 @@
 
 use futures::{FutureExt, future::LocalBoxFuture};
 use http::{Request, Response, header};
+use http_body_util::BodyExt;
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
@@ -261,6 +262,16 @@ async fn handle(
             // hyper reads ahead of it meanwhile.
             sleeper.sleep(Duration::from_millis(300)).await;
             echo(body, &seen).await
+        }
+        // Asks for more than comes, gives up and works on.
+        "/gives-up" => {
+            let mut body = body;
+            let ask = async { while body.frame().await.is_some() {} };
+            let asked = sleeper.timeout(Duration::from_millis(100), ask).await;
+            assert!(asked.is_err(), "the body was longer than what came");
+            drop(body);
+            sleeper.sleep(Duration::from_millis(500)).await;
+            text("gave up")
         }
         // As an actor has it whose client's connection ends: its event goes on.
         "/detached" => {
