@@ -5,19 +5,20 @@
 //! in memory, and each new file starts as a copy of it.
 
 use std::{
-    ffi::{CStr, CString, c_int},
+    ffi::{CStr, c_int},
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind},
-    os::{
-        fd::AsRawFd,
-        unix::{ffi::OsStrExt, fs::FileExt},
-    },
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     ptr, slice,
     sync::OnceLock,
 };
 
 use rusqlite::ffi;
+use rustix::{
+    fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with},
+    io::Errno,
+};
 use wasmkeep_protocol::limits::PAGE_BYTES;
 
 use crate::rows;
@@ -136,35 +137,19 @@ fn write_new(path: &Path) -> io::Result<()> {
 
 /// Renames a file to where none is.
 fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
-    let (source, target) = (c_path(from)?, c_path(to)?);
-    let (here, flags) = (libc::AT_FDCWD, libc::RENAME_NOREPLACE);
-    // SAFETY: both paths end in NUL and live through the call.
-    let answer = unsafe { libc::renameat2(here, source.as_ptr(), here, target.as_ptr(), flags) };
-    match io::Error::last_os_error() {
-        _ if answer == 0 => Ok(()),
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // Not every file system can.
-        error if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
-            fs::hard_link(from, to).and_then(|()| unlink(from))
-        }
-        error => Err(error),
+        Err(Errno::INVAL | Errno::NOSYS) => fs::hard_link(from, to).and_then(|()| unlink(from)),
+        renamed => Ok(renamed?),
     }
-}
-
-fn c_path(path: &Path) -> io::Result<CString> {
-    Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
 /// Gives a new file its length at once, so that a power loss leaves zeros to be filled in and not an empty file, which
 /// is what a truncated database looks like. A file system that cannot does without.
 fn reserve(file: &File) -> io::Result<()> {
-    // SAFETY: plain call on an open file.
-    let answer = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, (PAGES * PAGE) as libc::off_t) };
-    match io::Error::last_os_error() {
-        _ if answer == 0 => Ok(()),
-        error if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINTR)) => {
-            Ok(())
-        }
-        error => Err(error),
+    match fallocate(file, FallocateFlags::empty(), 0, (PAGES * PAGE) as u64) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(()),
+        reserved => Ok(reserved?),
     }
 }
 
